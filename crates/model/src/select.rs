@@ -18,6 +18,7 @@ mod indicator;
 pub mod model;
 mod objective;
 mod selector;
+pub mod simulate;
 
 pub use self::adaptive::{Monitor, ProbeDecision, ProbeLimits, probing_error};
 pub use self::baseline::{Baseline, BaselinePolicy, NetworkKind, NetworkView, UnknownBaseline};

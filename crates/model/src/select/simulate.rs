@@ -1,0 +1,198 @@
+//! Policies on a table of transfers whose completion times are known for every choice.
+//!
+//! Regret is ln(O of the best choice / O of the taken one). A policy *recovers* the share of the mean
+//! regret that the better of the two fixed networks has, chosen on the places of the training.
+
+use std::collections::BTreeMap;
+
+use manyways_unit::Size;
+
+use super::energy::TransferEnergy;
+use super::features::Role;
+use super::model::Carriage;
+use super::objective::{Goal, Prediction};
+
+/// A transfer, and what it would have taken over each choice.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Case {
+    /// Cases of one group are in the training or in the test, never in both.
+    pub group: String,
+    pub size: Size,
+    /// Seconds.
+    pub outcomes: BTreeMap<Carriage, f64>,
+}
+
+/// Energy and price of the networks in a simulation.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Costs {
+    pub wifi: TransferEnergy,
+    pub lte: TransferEnergy,
+    /// Price of a byte over LTE; Wi-Fi has none.
+    pub lte_price: f64,
+}
+
+/// The regrets of a policy.
+#[derive(Clone, PartialEq, Default, Debug)]
+pub struct Regrets(Vec<f64>);
+
+impl Costs {
+    fn energy(&self, carriage: Carriage) -> TransferEnergy {
+        match carriage {
+            Carriage::Only(Role::Wifi) => self.wifi,
+            Carriage::Only(Role::Lte) => self.lte,
+            Carriage::Both(_) => self.wifi.with(self.lte),
+        }
+    }
+
+    fn price(&self, carriage: Carriage) -> f64 {
+        match carriage {
+            Carriage::Only(Role::Wifi) => 0.0,
+            Carriage::Only(Role::Lte) => self.lte_price,
+            Carriage::Both(_) => self.lte_price / 2.0,
+        }
+    }
+
+    /// ln O of a transfer over a choice.
+    pub fn objective(
+        &self,
+        goal: &Goal,
+        size: Size,
+        carriage: Carriage,
+        prediction: Prediction,
+    ) -> f64 {
+        goal.terms(prediction, size, self.energy(carriage), self.price(carriage)).objective
+    }
+}
+
+impl Case {
+    /// ln O of a choice; `None` if its outcome is not known.
+    pub fn objective(&self, goal: &Goal, costs: &Costs, carriage: Carriage) -> Option<f64> {
+        let prediction = Prediction::exact(*self.outcomes.get(&carriage)?);
+        Some(costs.objective(goal, self.size, carriage, prediction))
+    }
+
+    /// The best of some choices: the oracle.
+    pub fn best(&self, goal: &Goal, costs: &Costs, among: &[Carriage]) -> Option<(Carriage, f64)> {
+        let known = among.iter().filter_map(|one| Some((*one, self.objective(goal, costs, *one)?)));
+        known.max_by(|a, b| a.1.total_cmp(&b.1))
+    }
+}
+
+impl Regrets {
+    /// Adds the regret of a choice among some. A choice without a known outcome is not counted.
+    pub fn add(
+        &mut self,
+        case: &Case,
+        goal: &Goal,
+        costs: &Costs,
+        among: &[Carriage],
+        taken: Carriage,
+    ) {
+        let best = case.best(goal, costs, among);
+        if let Some(((_, best), taken)) = best.zip(case.objective(goal, costs, taken)) {
+            self.0.push((best - taken).max(0.0));
+        }
+    }
+
+    /// Adds those of other cases.
+    pub fn extend(&mut self, other: &Self) {
+        self.0.extend_from_slice(&other.0);
+    }
+
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Mean; 0 without cases.
+    pub fn mean(&self) -> f64 {
+        self.0.iter().sum::<f64>() / self.0.len().max(1) as f64
+    }
+
+    /// Share of the cases in which the objective is within `share` of the best one.
+    pub fn within(&self, share: f64) -> f64 {
+        let limit = -(1.0 - share).ln() + 1e-12;
+        self.0.iter().filter(|regret| **regret <= limit).count() as f64 / self.0.len().max(1) as f64
+    }
+
+    /// Share of the cases in which the best choice was taken.
+    pub fn right(&self) -> f64 {
+        self.within(0.0)
+    }
+
+    /// The share of the mean regret of a fixed choice that this policy does not have.
+    pub fn recovered(&self, fixed: &Self) -> f64 {
+        1.0 - self.mean() / fixed.mean().max(1e-12)
+    }
+}
+
+/// The fixed choice with the smallest mean regret in the training.
+pub fn best_fixed(
+    cases: &[&Case],
+    goal: &Goal,
+    costs: &Costs,
+    among: &[Carriage],
+) -> Option<Carriage> {
+    let mean = |fixed: Carriage| {
+        let mut regrets = Regrets::default();
+        cases.iter().for_each(|case| regrets.add(case, goal, costs, among, fixed));
+        regrets.mean()
+    };
+    among.iter().copied().min_by(|a, b| mean(*a).total_cmp(&mean(*b)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WIFI: Carriage = Carriage::Only(Role::Wifi);
+    const LTE: Carriage = Carriage::Only(Role::Lte);
+    const BOTH: [Carriage; 2] = [WIFI, LTE];
+
+    fn case(wifi: f64, lte: f64) -> Case {
+        let outcomes = BTreeMap::from([(WIFI, wifi), (LTE, lte)]);
+        Case { group: "a".to_owned(), size: Size::from_bytes(1_000_000), outcomes }
+    }
+
+    fn costs() -> Costs {
+        let wifi = TransferEnergy::constant(0.428, 0.0);
+        Costs { wifi, lte: TransferEnergy::constant(1.674, 0.0), lte_price: 1.0 }
+    }
+
+    fn regrets(goal: Goal, cases: &[Case], choose: impl Fn(&Case) -> Carriage) -> Regrets {
+        let mut regrets = Regrets::default();
+        for case in cases {
+            regrets.add(case, &goal, &costs(), &BOTH, choose(case));
+        }
+        regrets
+    }
+
+    #[test]
+    fn regret_is_the_logarithm_of_the_lost_objective() {
+        let cases = [case(1.0, 2.0), case(1.0, 2.0), case(4.0, 2.0)];
+        let wifi = regrets(Goal::FAST, &cases, |_| WIFI);
+        assert!((wifi.mean() - 2_f64.ln() / 3.0).abs() < 1e-9);
+        let lte = regrets(Goal::FAST, &cases, |_| LTE);
+        assert!((lte.mean() - 2.0 * 2_f64.ln() / 3.0).abs() < 1e-9);
+        let references: Vec<&Case> = cases.iter().collect();
+        assert_eq!(best_fixed(&references, &Goal::FAST, &costs(), &BOTH), Some(WIFI));
+        let oracle =
+            regrets(Goal::FAST, &cases, |case| case.best(&Goal::FAST, &costs(), &BOTH).unwrap().0);
+        assert_eq!((oracle.mean(), oracle.recovered(&wifi), oracle.right()), (0.0, 1.0, 1.0));
+        assert!((lte.recovered(&wifi) + 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn energy_makes_another_choice_best() {
+        // LTE takes a half of the time and twice the energy a byte.
+        let slow = case(2.0, 1.0);
+        let best = |goal| slow.best(&goal, &costs(), &BOTH).unwrap().0;
+        assert_eq!((best(Goal::FAST), best(Goal::BALANCED), best(Goal::THRIFTY)), (LTE, LTE, WIFI));
+    }
+
+    #[test]
+    fn a_small_loss_counts_as_within() {
+        let cases = [case(1.0, 1.04), case(1.0, 1.1)];
+        let lte = regrets(Goal::FAST, &cases, |_| LTE);
+        assert_eq!((lte.within(0.05), lte.right(), lte.count()), (0.5, 0.0, 2));
+    }
+}
