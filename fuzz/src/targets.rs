@@ -12,6 +12,7 @@ mod mux;
 mod network;
 mod policy;
 mod radio;
+mod select;
 mod tables;
 mod trace;
 mod wire;
@@ -201,6 +202,13 @@ pub const ALL: &[Target] = &[
         name: "probe-series",
         run: tables::probe_series,
         words: tables::WORDS,
+        more_seeds: &[],
+    },
+    Target { name: "signal", run: trace::signal, words: trace::SIGNAL_WORDS, more_seeds: &[] },
+    Target {
+        name: "select-model",
+        run: select::model,
+        words: select::MODEL_WORDS,
         more_seeds: &[],
     },
     Target { name: "flow-table", run: tables::flow_table, words: tables::WORDS, more_seeds: &[] },

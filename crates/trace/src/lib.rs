@@ -8,6 +8,7 @@
 pub mod link_text;
 pub mod link_trace;
 pub mod scenario;
+pub mod signal;
 pub mod trace_file;
 
 pub use link_trace::{InvalidTrace, LinkTrace, Steps};

@@ -3,6 +3,7 @@
 use manyways_record::event::{self, EventFamily};
 use manyways_trace::link_text;
 use manyways_trace::scenario::{self, CapacitySpec, DelaySpec, LinkSpec};
+use manyways_trace::signal::{Signal, SignalTrace};
 use manyways_trace::trace_file::{self, Format};
 use manyways_trace::{LinkTrace, Steps};
 use manyways_unit::{Rate, Size, Span};
@@ -179,4 +180,19 @@ fn check_roundtrip<E: EventFamily + PartialEq + std::fmt::Debug>(bytes: &[u8]) {
     text.extend(log.records.iter().map(event::line));
     let again = event::parse::<E>(text.as_bytes());
     assert_eq!(again.map(|log| log.records), Ok(log.records));
+}
+
+pub(super) const SIGNAL_WORDS: &[&str] =
+    &["time,rssi", ",rsrp", ",rsrq", ",snr", ",cqi", "-61.5", "-", "\n", "1e9", "NaN", "# "];
+
+/// A file of signals.
+pub(super) fn signal(bytes: &[u8]) {
+    let Ok(trace) = SignalTrace::parse(bytes) else { return };
+    let samples = trace.samples();
+    assert!(samples.is_sorted_by_key(|sample| sample.at));
+    for sample in samples {
+        assert_eq!(trace.at(sample.at).at, sample.at);
+        let values = Signal::ALL.into_iter().filter_map(|signal| sample.get(signal));
+        assert!(values.into_iter().all(f64::is_finite));
+    }
 }
