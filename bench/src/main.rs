@@ -19,6 +19,7 @@ mod options;
 mod probe;
 mod radio;
 mod rattan;
+mod steer;
 mod traffic;
 
 use std::path::PathBuf;
@@ -54,6 +55,8 @@ enum Command {
     Load(traffic::LoadArgs),
     #[command(hide = true)]
     Serve(traffic::ServeArgs),
+    #[command(hide = true)]
+    SteerData(steer::DataArgs),
     #[command(hide = true)]
     Splice(traffic::SpliceArgs),
 }
@@ -97,6 +100,7 @@ fn main() -> ExitCode {
         Command::Forecast(args) => probe::forecast(&args).map(|()| ExitCode::SUCCESS),
         Command::Load(args) => traffic::load(&args).map(|()| ExitCode::SUCCESS),
         Command::Serve(args) => traffic::serve(&args).map(|()| ExitCode::SUCCESS),
+        Command::SteerData(args) => steer::write_data(&args).map(|()| ExitCode::SUCCESS),
         Command::Splice(args) => traffic::splice(&args).map(|()| ExitCode::SUCCESS),
     };
     match done {
