@@ -21,6 +21,7 @@ mod radio;
 mod rattan;
 mod steer;
 mod traffic;
+mod virtual_tcp;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -9,7 +9,6 @@
 //! The recordings have rates down only. The round trips are 28 ms (Wi-Fi) and 65 ms (LTE), the rate
 //! up is 10 Mbit/s, the queues are drop-tail with 150 ms at the mean rate, and TCP is CUBIC.
 
-mod connection;
 mod measurement;
 
 use std::path::PathBuf;
@@ -20,8 +19,8 @@ use manyways_trace::scenario::LinkSpec;
 use manyways_unit::{Random, Rate, Size, Span};
 use serde::Serialize;
 
-use self::connection::{Order, Way, transfer};
 use self::measurement::{BYTES, Measured, measure};
+use crate::virtual_tcp::{Growth, Order, Way, transfer};
 
 /// Seed of the official cases, and how many there are of each pair. No constant of the comparison
 /// was chosen by them.
@@ -125,7 +124,8 @@ fn links(pair: &Pair) -> Vec<LinkSpec> {
 impl Case {
     fn new(pair: &str, links: &[LinkSpec], offset: Span) -> Self {
         let (measured, end) = measure(links, offset);
-        let order = Order { way: Way::Down, bytes: BYTES, exchanges: EXCHANGES };
+        let order =
+            Order { way: Way::Down, bytes: BYTES, exchanges: EXCHANGES, growth: Growth::None };
         let duration = |link: &LinkSpec, lag: Span| {
             let begun = end + lag;
             let done = transfer(link, offset, begun, order);

@@ -5,21 +5,33 @@
 //! and parameters are constants, committed before any policy was run on the data.
 
 mod crossed;
+mod features;
 mod generated;
 mod place;
 mod process;
 mod recorded;
 mod signal_log;
+mod table;
 
-use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::{fmt, fs, io};
 
 use manyways_rig::links::{find_pairs, mean_rate, round_trip};
+use manyways_rig::order::hash;
 use manyways_rig::results::write;
 
+use self::features::PROBE_BYTES;
 use self::place::{NETWORKS, Place};
 use self::recorded::Recording;
 use self::signal_log::SignalLog;
+
+/// To be raised whenever the program would write other numbers for the same places.
+const VERSION: u32 = 1;
+/// Places between two lines on stderr.
+const PROGRESS: usize = 10;
 
 /// Write the table of transfers for `manyways steer`.
 #[derive(clap::Args)]
@@ -59,7 +71,8 @@ impl fmt::Display for Set {
     }
 }
 
-/// Writes the tables.
+/// Writes `SET.csv`, the table, and `SET.places.csv`, the places. A table is kept if `SET.hash` has
+/// the hash of the same places and of the same [`VERSION`].
 ///
 /// # Errors
 /// One sentence, if a file cannot be read or written.
@@ -70,11 +83,52 @@ pub fn write_data(args: &DataArgs) -> Result<(), String> {
         }
         let mut places = places(set, args)?;
         places.truncate(args.places.unwrap_or(usize::MAX));
-        if !places.is_empty() {
-            write_places(&args.out.join(format!("{set}.places.csv")), &places)?;
+        if places.is_empty() {
+            continue;
         }
+        let file = |suffix: &str| args.out.join(format!("{set}.{suffix}"));
+        let (table, hash_file) = (file("csv"), file("hash"));
+        let key = format!("{:016x}\n", hash(&format!("{VERSION} {:?} {places:?}", table::SIZES)));
+        if table.exists() && fs::read_to_string(&hash_file).is_ok_and(|kept| kept == key) {
+            eprintln!("set {set}: {} is kept", table.display());
+            continue;
+        }
+        // An interrupted run must not leave a table with the hash of another one.
+        match fs::remove_file(&hash_file) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(format!("{}: {error}", hash_file.display()));
+            }
+            _ => {}
+        }
+        write_places(&file("places.csv"), &places)?;
+        write(&table, &(table::header() + &rows(set, &places)))?;
+        write(&hash_file, &key)?;
     }
     Ok(())
+}
+
+/// The rows of all places in their order, computed on all cores.
+fn rows(set: Set, places: &[Place]) -> String {
+    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let found = Mutex::new(vec![String::new(); places.len()]);
+    let work = || {
+        while let index = next.fetch_add(1, Ordering::Relaxed)
+            && let Some(place) = places.get(index)
+        {
+            let rows = table::rows(place);
+            found.lock().unwrap_or_else(|error| error.into_inner())[index] = rows;
+            let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+            if done % PROGRESS == 0 || done == places.len() {
+                eprintln!("set {set}: {done} of {} places", places.len());
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(work);
+        }
+    });
+    found.into_inner().unwrap_or_else(|error| error.into_inner()).concat()
 }
 
 /// The places of a set; none if its recordings are missing and no option names them.
@@ -92,11 +146,12 @@ fn places(set: Set, args: &DataArgs) -> Result<Vec<Place>, String> {
 }
 
 /// Writes the properties of the places, which no policy sees: seconds, Mbit/s and, for each network,
-/// how many decisions have a signal.
+/// how many decisions have a signal and the bytes of its probes.
 fn write_places(file: &Path, places: &[Place]) -> Result<(), String> {
     let mut text = "place,group,decisions".to_owned();
     for network in NETWORKS {
         text += &format!(",{network}.round-trip,{network}.rate,{network}.signals");
+        text += &format!(",{network}.probe-bytes");
     }
     for place in places {
         text += &format!("\n{},{},{}", place.name, place.group, place.decisions().count());
@@ -105,6 +160,7 @@ fn write_places(file: &Path, places: &[Place]) -> Result<(), String> {
                 (round_trip(link).as_secs_f64(), mean_rate(link).as_mbps_f64());
             let known = place.decisions().filter(|second| !signals.before(*second).is_empty());
             text += &format!(",{round_trip:.6},{rate:.6},{}", known.count());
+            text += &format!(",{}", PROBE_BYTES * place.decisions().count() as u64);
         }
     }
     write(file, &(text + "\n"))

@@ -10,7 +10,7 @@ use manyways_model::probe::throughput::Throughput;
 use manyways_trace::scenario::{DirectionSpec, LinkSpec};
 use manyways_unit::{Size, Span, Time};
 
-use super::connection::{Order, Transferred, Way, transfer};
+use crate::virtual_tcp::{Growth, Order, Transferred, Way, transfer};
 
 /// Bytes of each transfer.
 pub const BYTES: usize = 1_000_000;
@@ -68,7 +68,7 @@ pub fn measure(links: &[LinkSpec], offset: Span) -> (Vec<Measured>, Time) {
 
 /// One transfer from `now` on; `None` if it does not succeed.
 fn probe(link: &LinkSpec, offset: Span, now: &mut Time, way: Way) -> Option<Transfer> {
-    let order = Order { way, bytes: BYTES, exchanges: EXCHANGES };
+    let order = Order { way, bytes: BYTES, exchanges: EXCHANGES, growth: Growth::None };
     let begun = *now + look(link);
     *now = begun + DURATION + GRACE;
     let Transferred { requested, arrivals, .. } = transfer(link, offset, begun, order);

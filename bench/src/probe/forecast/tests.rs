@@ -3,10 +3,11 @@ use manyways_trace::scenario::CapacitySpec;
 use manyways_trace::{LinkTrace, Steps};
 use manyways_unit::Time;
 
-use super::connection::Transferred;
 use super::*;
+use crate::virtual_tcp::Transferred;
 
-const DOWNLOAD: Order = Order { way: Way::Down, bytes: BYTES, exchanges: EXCHANGES };
+const DOWNLOAD: Order =
+    Order { way: Way::Down, bytes: BYTES, exchanges: EXCHANGES, growth: Growth::None };
 
 /// Wi-Fi and LTE with these rates in Mbit/s, each for 10 s.
 fn networks(wifi: &[u64], lte: &[u64]) -> Vec<LinkSpec> {

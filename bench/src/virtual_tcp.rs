@@ -5,15 +5,15 @@
 //! - It begins with a window of two segments, not with ten (RFC 6928). The sender's window first
 //!   grows to ten on the same connection, while the link has no limit and before the transfer begins.
 //! - It has no SACK and no HyStart: its slow start overflows a queue, and then it waits a second or
-//!   more for a timeout. So the sending application keeps a window of its own ([`SlowStart`]) below
+//!   more for a timeout. So the sending application keeps a separate window ([`Window`]) below
 //!   that of the connection. Losses and outages are left to smoltcp.
 //!
 //! The round trips of a handshake are a byte and its answer each.
 
-#[path = "../../../../crates/link/tests/tcp/link.rs"]
+#[path = "../../crates/link/tests/tcp/link.rs"]
 mod link;
-
-use std::collections::VecDeque;
+mod multipath;
+mod window;
 
 use manyways_trace::scenario::{CapacitySpec, DirectionSpec, LinkSpec};
 use manyways_unit::{Span, Time};
@@ -21,13 +21,14 @@ use smoltcp::iface::SocketHandle;
 use smoltcp::socket::tcp::{CongestionControl, Socket, SocketBuffer};
 
 use self::link::Link;
+pub use self::multipath::download_over_both;
+pub use self::window::Growth;
+use self::window::Window;
 
 /// Bytes that widen the window of smoltcp before a transfer.
 const WARM_UP: usize = 1_000_000;
 /// Payload of a packet.
 const SEGMENT: usize = 1_460;
-/// Ten segments.
-const INITIAL_WINDOW: usize = 10 * SEGMENT;
 /// Time after which a transfer has failed.
 pub const PATIENCE: Span = Span::from_secs(120);
 
@@ -45,6 +46,8 @@ pub struct Order {
     pub bytes: usize,
     /// Round trips before the request, or before the first byte up.
     pub exchanges: usize,
+    /// Growth of the window after slow start.
+    pub growth: Growth,
 }
 
 /// A simulated transfer.
@@ -56,78 +59,6 @@ pub struct Transferred {
     pub arrivals: Vec<(Time, usize)>,
     /// Whether all bytes arrived.
     pub is_complete: bool,
-}
-
-/// The window of a sender: slow start, until the least of the first round trips of a round exceeds
-/// the least of all by an eighth (HyStart of Ha and Rhee, PFLDnet 2008, with the limits of Linux).
-/// CUBIC widens its window so slowly after that that a transfer of 1 MB sees nothing of it.
-struct SlowStart {
-    window: usize,
-    is_over: bool,
-    sent: usize,
-    acknowledged: usize,
-    /// End of each piece that was sent, and when that was.
-    pieces: VecDeque<(usize, Time)>,
-    least: Span,
-    /// Of the first round trips of this round.
-    round_least: Span,
-    samples: u32,
-    round_end: usize,
-}
-
-impl SlowStart {
-    /// Round trips of a round that are looked at.
-    const SAMPLES: u32 = 8;
-    /// Limits of the increase that ends slow start.
-    const INCREASE: (Span, Span) = (Span::from_millis(4), Span::from_millis(16));
-
-    fn new() -> Self {
-        Self {
-            window: INITIAL_WINDOW,
-            is_over: false,
-            sent: 0,
-            acknowledged: 0,
-            pieces: VecDeque::new(),
-            least: Span::MAX,
-            round_least: Span::MAX,
-            samples: 0,
-            round_end: 0,
-        }
-    }
-
-    /// Notes how many of the sent bytes wait for an acknowledgement.
-    fn on_waiting(&mut self, now: Time, waiting: usize) {
-        let newly = self.sent - waiting - self.acknowledged;
-        self.acknowledged += newly;
-        while let Some((end, at)) = self.pieces.pop_front_if(|piece| piece.0 <= self.acknowledged) {
-            if end > self.round_end {
-                (self.round_end, self.samples, self.round_least) = (self.sent, 0, Span::MAX);
-            }
-            let round_trip = now.since(at);
-            self.least = self.least.min(round_trip);
-            if self.samples < Self::SAMPLES {
-                self.round_least = self.round_least.min(round_trip);
-                self.samples += 1;
-            }
-        }
-        let (low, high) = Self::INCREASE;
-        let increase = Span::from_nanos(self.least.as_nanos() / 8).max(low).min(high);
-        let is_full = self.samples == Self::SAMPLES;
-        self.is_over |= is_full && self.round_least.saturating_sub(self.least) >= increase;
-        if !self.is_over {
-            self.window += newly;
-        }
-    }
-
-    /// Bytes that may be sent now.
-    fn room(&self) -> usize {
-        self.window.saturating_sub(self.sent - self.acknowledged)
-    }
-
-    fn on_sent(&mut self, now: Time, bytes: usize) {
-        self.sent += bytes;
-        self.pieces.push_back((self.sent, now));
-    }
 }
 
 /// The two ends of a connection.
@@ -147,8 +78,10 @@ struct Connection {
 }
 
 impl Connection {
-    /// Over a link that has no limit yet. Each end has room for this many bytes.
-    fn new(spec: &LinkSpec, room: usize) -> Self {
+    /// Over a link that has no limit yet. Each end has room for this many bytes, and for the first
+    /// ones.
+    fn new(spec: &LinkSpec, bytes: usize) -> Self {
+        let room = bytes.max(WARM_UP);
         let free = |way: &DirectionSpec| DirectionSpec {
             capacity: CapacitySpec::Unlimited,
             ..way.clone()
@@ -163,6 +96,13 @@ impl Connection {
             socket
         });
         Self { link, device, server, now: Time::ZERO, deadline: Time::ZERO + PATIENCE }
+    }
+
+    /// Packets from `sender` that the link has dropped.
+    fn dropped(&self, sender: End) -> u64 {
+        let [down, up] = self.link.pipes();
+        let pipes = if sender == End::Server { down } else { up };
+        pipes.iter().map(|pipe| pipe.stats().dropped_packets()).sum()
     }
 
     /// The traces of the link are at `position` now.
@@ -253,16 +193,17 @@ pub fn transfer(spec: &LinkSpec, offset: Span, start: Time, order: Order) -> Tra
             return found;
         }
     }
-    let (mut slow_start, mut received) = (SlowStart::new(), 0);
+    let (mut window, mut received) = (Window::new(order.growth), 0);
     while received < order.bytes && connection.now < connection.deadline {
         let now = connection.now;
         connection.link.pump(now);
         let waiting = connection.socket(sender).send_queue();
-        slow_start.on_waiting(now, waiting);
+        window.on_waiting(now, waiting);
+        window.on_dropped(now, connection.dropped(sender));
         // Packet by packet, so that each one has a round trip.
-        while slow_start.sent < order.bytes && slow_start.room() >= SEGMENT {
-            let count = connection.send(sender, SEGMENT.min(order.bytes - slow_start.sent));
-            slow_start.on_sent(now, count);
+        while window.sent() < order.bytes && window.room() >= SEGMENT {
+            let count = connection.send(sender, SEGMENT.min(order.bytes - window.sent()));
+            window.on_sent(now, count);
         }
         let count = connection.take(receiver);
         if count > 0 {
