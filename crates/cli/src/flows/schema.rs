@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_document_has_every_column() {
+    fn the_json_document_has_all_tables() {
         let schemas = schemas();
         let document = serde_json::to_value(document(&schemas)).unwrap();
         assert_eq!(format!("manyways-flows/{}", document["version"]), SCHEMA);
