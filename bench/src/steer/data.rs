@@ -29,7 +29,7 @@ use self::recorded::Recording;
 use self::signal_log::SignalLog;
 
 /// To be raised whenever the program would write other numbers for the same places.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Places between two lines on stderr.
 const PROGRESS: usize = 10;
 

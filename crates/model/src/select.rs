@@ -19,6 +19,7 @@ pub mod model;
 mod objective;
 mod selector;
 pub mod simulate;
+pub mod transfers;
 
 pub use self::adaptive::{Monitor, ProbeDecision, ProbeLimits, probing_error};
 pub use self::baseline::{Baseline, BaselinePolicy, NetworkKind, NetworkView, UnknownBaseline};

@@ -34,10 +34,17 @@ pub fn header() -> String {
 /// The rows of a place.
 pub fn rows(place: &Place) -> String {
     let mut text = String::new();
+    // Mbit/s of the burst at the decision before.
+    let mut before = [None; 2];
     for second in place.decisions() {
         let mut cells = String::new();
-        for (link, signals) in place.links.iter().zip(&place.signals) {
-            let known = indicators(link, signals, second);
+        let networks = place.links.iter().zip(&place.signals).zip(&mut before);
+        for ((link, signals), before) in networks {
+            let mut known = indicators(link, signals, second);
+            let rate = known.iter().find(|(indicator, _)| *indicator == Indicator::UdpRate);
+            let rate = rate.map(|(_, rate)| *rate);
+            known.extend(before.map(|rate| (Indicator::UdpRateBefore, rate)));
+            *before = rate;
             for indicator in Indicator::ALL {
                 let value = known.iter().find(|one| one.0 == indicator).map(|one| one.1);
                 cells += &value.map_or(",".to_owned(), |value| format!(",{value:.6}"));

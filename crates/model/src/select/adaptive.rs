@@ -6,6 +6,9 @@ use manyways_unit::{Size, Span, Time};
 
 use super::indicator::{Indicator, Indicators, Source};
 
+/// A burst that is older than this says nothing about the trend.
+const TREND: Span = Span::from_secs(30);
+
 /// When a network may be probed.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ProbeLimits {
@@ -111,8 +114,14 @@ impl Monitor {
         &self.indicators
     }
 
-    /// Notes a value.
+    /// Notes a value. A rate of a burst makes the last one that before.
     pub fn set(&mut self, at: Time, indicator: Indicator, value: f64) {
+        if indicator == Indicator::UdpRate {
+            let before = self.indicators.get(Indicator::UdpRate);
+            let before = before.filter(|known| at.since(known.at) <= TREND);
+            let before = before.map_or(f64::NAN, |known| known.value);
+            self.indicators.set(at, Indicator::UdpRateBefore, before);
+        }
         self.indicators.set(at, indicator, value);
         if value.is_finite() {
             let range = &mut self.ranges[indicator as usize];
@@ -248,6 +257,16 @@ mod tests {
         assert_eq!(decide(&monitor, 9_001), ProbeDecision::Wait(secs(9_600)));
         monitor.probed(secs(9_600), false);
         assert_eq!(decide(&monitor, 9_601), ProbeDecision::Wait(secs(9_605)));
+    }
+
+    #[test]
+    fn the_rate_of_the_burst_before_is_kept_for_a_while() {
+        let mut monitor = Monitor::new(ProbeLimits::default());
+        let mut after = |at, rate| {
+            monitor.set(secs(at), Indicator::UdpRate, rate);
+            monitor.indicators().value(Indicator::UdpRateBefore)
+        };
+        assert_eq!([after(0, 5.0), after(10, 7.0), after(41, 9.0)], [None, Some(5.0), None]);
     }
 
     #[test]

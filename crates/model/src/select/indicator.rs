@@ -4,8 +4,9 @@ use manyways_unit::{Span, Time};
 
 /// A property of a network, as a number.
 ///
-/// The first ones are those of table 3.2 in Deng's thesis. Own traffic is not in that table: it costs
-/// nothing, and shows what an application gets.
+/// The first ones are those of table 3.2 in Deng's thesis. Not in that table are the rate of the burst
+/// before, which shows a trend, and own traffic, which costs nothing and shows what an application
+/// gets.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Indicator {
     /// Received signal strength in dBm.
@@ -31,6 +32,8 @@ pub enum Indicator {
     DnsTime,
     /// Mbit/s of a burst of UDP.
     UdpRate,
+    /// The same of the burst before, if that was not long ago.
+    UdpRateBefore,
     /// Share of lost datagrams.
     UdpLoss,
     /// Seconds between datagrams of the burst: mean, median and 90th percentile.
@@ -55,7 +58,7 @@ pub enum Source {
 }
 
 impl Indicator {
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Rssi,
         Self::LinkRate,
         Self::AccessPoints,
@@ -69,6 +72,7 @@ impl Indicator {
         Self::PingDeviation,
         Self::DnsTime,
         Self::UdpRate,
+        Self::UdpRateBefore,
         Self::UdpLoss,
         Self::UdpGapMean,
         Self::UdpGapMedian,
@@ -93,6 +97,7 @@ impl Indicator {
             Self::PingDeviation => "ping-deviation",
             Self::DnsTime => "dns-time",
             Self::UdpRate => "udp-rate",
+            Self::UdpRateBefore => "udp-rate-before",
             Self::UdpLoss => "udp-loss",
             Self::UdpGapMean => "udp-gap-mean",
             Self::UdpGapMedian => "udp-gap-median",

@@ -1,8 +1,9 @@
 //! Trained models of completion times, which scikit-learn makes and this module evaluates.
 //!
 //! A model has a regressor of ln(seconds) for each choice. Delphi's are a regression tree and
-//! support vectors (the thesis, §3.4.1). Ours adds boosted trees to the closed form, so that it is
-//! monotone in the size and right without training where slow start and rate explain all.
+//! support vectors (the thesis, §3.4.1). Ours are boosted trees over the closed form and the
+//! indicators, monotone in closed form and size, which follow the closed form beyond the transfers
+//! of the training.
 
 mod read;
 mod svr;
@@ -63,9 +64,11 @@ struct Regressor {
 enum Kind {
     Tree(Tree),
     Svr(Svr),
-    /// Added to the closed form.
     Boosted {
         baseline: f64,
+        /// Smallest and greatest closed form of the training. Outside, ln(seconds) follows the
+        /// closed form.
+        range: [f64; 2],
         trees: Vec<Tree>,
     },
 }
@@ -134,9 +137,10 @@ impl Regressor {
             // scikit-learn rounds the inputs of a tree to 32 bits.
             Kind::Tree(tree) => tree.predict(|one| f64::from(known(one) as f32)),
             Kind::Svr(svr) => svr.predict(&self.features, known),
-            Kind::Boosted { baseline, trees } => {
+            Kind::Boosted { baseline, range: [low, high], trees } => {
                 let sum: f64 = trees.iter().map(|tree| tree.predict(|one| features.get(one))).sum();
-                known(Feature::CLOSED) + baseline + sum
+                let closed = known(Feature::CLOSED);
+                baseline + sum + (closed - closed.clamp(*low, *high))
             }
         }
     }

@@ -3,21 +3,30 @@
 //! Regret is ln(O of the best choice / O of the taken one). A policy *recovers* the share of the mean
 //! regret that the better of the two fixed networks has, chosen on the places of the training.
 
+mod policy;
+
 use std::collections::BTreeMap;
 
 use manyways_unit::Size;
 
+pub use self::policy::{Policy, Rule};
 use super::energy::TransferEnergy;
 use super::features::Role;
+use super::indicator::Indicators;
 use super::model::Carriage;
 use super::objective::{Goal, Prediction};
 
 /// A transfer, and what it would have taken over each choice.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Case {
+    pub place: String,
     /// Cases of one group are in the training or in the test, never in both.
     pub group: String,
+    /// When the network was chosen, in seconds.
+    pub second: u64,
     pub size: Size,
+    /// Of Wi-Fi and LTE ([`Role`]), before the transfer.
+    pub indicators: [Indicators; 2],
     /// Seconds.
     pub outcomes: BTreeMap<Carriage, f64>,
 }
@@ -150,7 +159,14 @@ mod tests {
 
     fn case(wifi: f64, lte: f64) -> Case {
         let outcomes = BTreeMap::from([(WIFI, wifi), (LTE, lte)]);
-        Case { group: "a".to_owned(), size: Size::from_bytes(1_000_000), outcomes }
+        Case {
+            place: "p".to_owned(),
+            group: "a".to_owned(),
+            second: 10,
+            size: Size::from_bytes(1_000_000),
+            indicators: Default::default(),
+            outcomes,
+        }
     }
 
     fn costs() -> Costs {

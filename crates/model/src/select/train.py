@@ -13,13 +13,26 @@ import argparse
 import csv
 import json
 import math
+import os
 import sys
+
+# The tables are small: threads would only wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 CHOICES = {"wifi": ["wifi"], "lte": ["lte"], "wifi+lte": ["wifi", "lte"], "lte+wifi": ["wifi", "lte"]}
 SIZE_CLASSES = [5_000, 50_000, 500_000, 5_000_000, None]
 FOLDS = 5
 MAX_SVR_ROWS = 1_500
 MIN_ROWS = 40
+# Signals, which cost nothing and which many devices do not have.
+SIGNALS = ["rssi", "link-rate", "access-points", "rsrp", "rsrq", "snr", "cqi"]
+# How the time changes with an indicator: 1 grows, -1 falls, not listed either.
+DIRECTIONS = {
+    **dict.fromkeys(["rssi", "link-rate", "rsrp", "rsrq", "snr", "cqi", "udp-rate"], -1),
+    **dict.fromkeys(["ping-min", "ping-max", "ping-mean", "dns-time", "udp-loss"], 1),
+    **dict.fromkeys(["udp-gap-mean", "udp-gap-median", "udp-gap-p90"], 1),
+}
 
 
 def fail(message):
@@ -182,58 +195,127 @@ class Svr:
 
 
 class Boosted:
-    """Trees that add to the closed form, monotone in the size."""
+    """Boosted trees over the closed form and the indicators, monotone in closed form and size.
 
-    GRID = [
-        {"rate": 0.1, "leaves": leaves, "rounds": rounds, "smallest": 20}
-        for leaves in (4, 8)
-        for rounds in (40, 120)
-    ]
+    Beyond the closed forms of the training, the time follows the closed form. With a base, which is
+    another model of this kind, the prediction is the mean of both.
+    """
 
-    def __init__(self, table, rate, leaves, rounds, smallest, seed):
-        self.names, self.middle = table.names, medians(table.x)
+    GRID = [{"leaves": leaves, "rounds": rounds} for leaves, rounds in [(8, 60), (8, 100), (8, 30), (4, 60)]]
+    RATE, SMALLEST = 0.1, 20
+
+    def __init__(self, table, leaves, rounds, seed, base=None):
+        self.base = base
+        # An indicator that is unknown in all rows has no thresholds.
+        self.places = [place for place in range(table.x.shape[1]) if not np.isnan(table.x[:, place]).all()]
+        self.names = [table.names[place] for place in self.places]
+        self.middle = medians(table.x[:, self.places])
+        self.range = [float(table.x[:, 1].min()), float(table.x[:, 1].max())]
+        indicators = [name.split(".")[1] for name in self.names[2:]]
         self.model = HistGradientBoostingRegressor(
-            learning_rate=rate,
+            learning_rate=self.RATE,
             max_iter=rounds,
             max_leaf_nodes=leaves,
-            min_samples_leaf=smallest,
+            min_samples_leaf=self.SMALLEST,
             l2_regularization=1.0,
-            monotonic_cst=[1] + [0] * (len(self.names) - 1),
+            monotonic_cst=[1, 1] + [DIRECTIONS.get(name, 0) for name in indicators],
             early_stopping=False,
             random_state=seed,
         )
-        self.model.fit(table.x, table.y - table.x[:, 1])
+        self.model.fit(table.x[:, self.places], table.y)
 
     def predict(self, table):
-        return table.x[:, 1] + self.model.predict(table.x)
+        own = self.model.predict(table.x[:, self.places])
+        if self.base is not None:
+            own = (own + evaluated(self.base, table)) / 2
+        low, high = self.joint_range()
+        return own + table.x[:, 1] - np.clip(table.x[:, 1], low, high)
+
+    def joint_range(self):
+        ranges = [self.range] if self.base is None else [self.range, self.base["range"]]
+        return [min(low for low, _ in ranges), max(high for _, high in ranges)]
 
     def document(self):
         trees = []
         for (predictor,) in self.model._predictors:
             nodes = predictor.nodes
             is_leaf = nodes["is_leaf"].astype(bool)
-            arrays = {
-                "feature": np.where(is_leaf, -1, nodes["feature_idx"]),
-                "threshold": np.where(is_leaf, 0.0, nodes["num_threshold"]),
-                "left": np.where(is_leaf, 0, nodes["left"]),
-                "right": np.where(is_leaf, 0, nodes["right"]),
-                "missing_left": nodes["missing_go_to_left"].astype(bool),
-                "value": nodes["value"],
-            }
-            tree = {name: array.tolist() for name, array in arrays.items()}
-            # A threshold that only divides the known from the unknown values.
-            tree["threshold"] = [min(value, 1.7e308) for value in tree["threshold"]]
-            trees.append(tree)
-        return {
+            trees.append({
+                "feature": np.where(is_leaf, -1, nodes["feature_idx"]).tolist(),
+                # A threshold that only divides the known from the unknown values is infinite.
+                "threshold": np.where(is_leaf, 0.0, np.minimum(nodes["num_threshold"], 1.7e308)).tolist(),
+                "left": np.where(is_leaf, 0, nodes["left"]).tolist(),
+                "right": np.where(is_leaf, 0, nodes["right"]).tolist(),
+                "missing_left": nodes["missing_go_to_left"].astype(bool).tolist(),
+                "value": np.where(is_leaf, nodes["value"], 0.0).tolist(),
+            })
+        own = {
             "kind": "boosted",
             "features": self.names,
             "medians": self.middle.tolist(),
             "baseline": float(np.ravel(self.model._baseline_prediction)[0]),
+            "range": self.joint_range(),
             "trees": trees,
         }
+        return own if self.base is None else mean(own, self.base)
+
+
+def mean(own, base):
+    """A document whose predictions are the mean of those of two documents."""
+    names = own["features"] + [name for name in base["features"] if name not in own["features"]]
+    middle = dict(zip(base["features"], base["medians"])) | dict(zip(own["features"], own["medians"]))
+    trees = []
+    for document in [own, base]:
+        places = [names.index(name) for name in document["features"]]
+        for tree in document["trees"]:
+            features = [places[place] if place >= 0 else -1 for place in tree["feature"]]
+            trees.append(tree | {"feature": features, "value": [value / 2 for value in tree["value"]]})
+    own["features"], own["medians"] = names, [middle[name] for name in names]
+    own["baseline"] = (own["baseline"] + base["baseline"]) / 2
+    own["trees"] = trees
+    return own
+
+
+def evaluated(document, table):
+    """The sum of the trees of a document for each row."""
+    rows = np.arange(len(table.y))
+    unknown = np.full(len(rows), np.nan)
+    columns = {name: table.x[:, place] for place, name in enumerate(table.names)}
+    x = np.array([columns.get(name, unknown) for name in document["features"]])
+    found = np.full(len(rows), document["baseline"])
+    for tree in document["trees"]:
+        arrays = {name: np.array(array) for name, array in tree.items()}
+        node = np.zeros(len(rows), int)
+        while (inner := arrays["feature"][node] >= 0).any():
+            value = x[arrays["feature"][node], rows]
+            left = np.where(np.isnan(value), arrays["missing_left"][node], value <= arrays["threshold"][node])
+            node = np.where(inner, np.where(left, arrays["left"][node], arrays["right"][node]), node)
+        found += arrays["value"][node]
+    return found
 
 
 KINDS = {"tree": Tree, "svr": Svr, "boosted": Boosted}
+
+
+def without_signals(table):
+    """The rows, and each of them a second time without signals."""
+    x = table.x.copy()
+    x[:, [name.split(".")[-1] in SIGNALS for name in table.names]] = np.nan
+    twice = lambda array: np.concatenate([array, array])
+    both = np.concatenate([table.x, x])
+    return Table(table.names, both, twice(table.y), twice(table.groups), twice(table.sizes))
+
+
+def read_base(path):
+    """The regressors of a model of boosted trees."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            regressors = json.load(file)["regressors"]
+    except (OSError, ValueError, KeyError) as error:
+        fail(f"{path}: {error}")
+    if any(regressor.get("kind") != "boosted" for regressor in regressors.values()):
+        fail(f"{path}: its kind is not boosted")
+    return regressors
 
 
 def choose(kind, grid, table, seed):
@@ -272,17 +354,27 @@ def main():
     parser.add_argument("--data", default="own transfers")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--fast", action="store_true", help="try only the first parameters")
+    parser.add_argument("--base", metavar="MODEL", help="boosted trees to take the mean with")
+    parser.add_argument("--blank-signals", action="store_true", help="also train on each transfer without signals")
     parser.add_argument("--predictions", action="store_true", help="print the predictions in another line")
     arguments = parser.parse_args()
     kind, regressors, predictions = KINDS[arguments.kind], {}, {}
     grid = kind.GRID[:1] if arguments.fast else kind.GRID
+    if arguments.base and arguments.kind != "boosted":
+        fail("--base needs --kind boosted")
+    bases = read_base(arguments.base) if arguments.base else {}
     for choice, table in read(arguments.table).items():
-        error, parameters, residuals = choose(kind, grid, table, arguments.seed)
+        if arguments.blank_signals:
+            table = without_signals(table)
+        base = {"base": bases[choice]} if choice in bases else {}
+        candidates = [parameters | base for parameters in grid]
+        error, parameters, residuals = choose(kind, candidates, table, arguments.seed)
         model = kind(table, seed=arguments.seed, **parameters)
         document = model.document()
         document["intervals"] = intervals(residuals, table.sizes)
         regressors[choice], predictions[choice] = document, model.predict(table).tolist()
-        words = f"{choice}: {len(table.y)} transfers, error {error:.3f} of ln(seconds), {parameters}"
+        shown = ", ".join(f"{name} {value}" for name, value in parameters.items() if name != "base")
+        words = f"{choice}: {len(table.y)} transfers, error {error:.3f} of ln(seconds); {shown}"
         print(words, file=sys.stderr)
     model = {
         "schema": "manyways.select-model/1",

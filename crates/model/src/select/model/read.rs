@@ -76,6 +76,8 @@ pub enum Fault {
     NotMonotone,
     #[error("boosted trees need the feature closed")]
     NoClosedForm,
+    #[error("the end of its range comes before the start")]
+    Range,
     #[error("its intervals do not ascend, or the last one has a limit")]
     Intervals,
 }
@@ -120,6 +122,7 @@ enum KindDocument {
     },
     Boosted {
         baseline: f64,
+        range: [f64; 2],
         trees: Vec<TreeDocument>,
     },
 }
@@ -226,8 +229,12 @@ impl KindDocument {
                 }
                 tree.read(features).map(Kind::Tree)
             }
-            Self::Boosted { baseline, trees } => {
+            Self::Boosted { baseline, range, trees } => {
                 finite("baseline", &[baseline])?;
+                finite("range", &range)?;
+                if range[0] > range[1] {
+                    return Err(Fault::Range);
+                }
                 if !features.contains(&Feature::CLOSED) {
                     return Err(Fault::NoClosedForm);
                 }
@@ -236,10 +243,13 @@ impl KindDocument {
                 }
                 let trees = trees.into_iter().map(|tree| tree.read(features));
                 let trees = trees.collect::<Result<Vec<_>, _>>()?;
-                if !trees.iter().all(|tree| tree.is_monotone_in(Feature::SIZE)) {
+                let grows = |tree: &Tree| {
+                    [Feature::SIZE, Feature::CLOSED].iter().all(|one| tree.is_monotone_in(*one))
+                };
+                if !trees.iter().all(grows) {
                     return Err(Fault::NotMonotone);
                 }
-                Ok(Kind::Boosted { baseline, trees })
+                Ok(Kind::Boosted { baseline, range, trees })
             }
             Self::Svr { gamma, intercept, mean, scale, vectors, coefficients } => {
                 let width = features.len();

@@ -46,6 +46,7 @@ fn boosted() -> Value {
         "medians": [9.0, -60.0, 0.0],
         "intervals": [{"up_to": 50_000, "low": -0.5, "high": 0.25}, {"up_to": null, "low": -0.1, "high": 0.1}],
         "baseline": 0.25,
+        "range": [-2.0, 0.0],
         "trees": [tree()],
     })
 }
@@ -77,7 +78,7 @@ fn value(model: &Model, features: &Features) -> f64 {
 }
 
 #[test]
-fn boosted_trees_add_to_the_closed_form() {
+fn boosted_trees_follow_the_closed_form_beyond_their_training() {
     let model = read(&with(boosted())).unwrap();
     assert_eq!(model.title, "a model");
     for (ln_size, rssi, expected) in [
@@ -158,6 +159,14 @@ fn a_malformed_model_is_refused_with_a_reason() {
         fault(boosted(), |one| one["medians"] = json!([1.0])),
         Fault::Lengths("features and medians")
     );
+    assert_eq!(fault(boosted(), |one| one["range"] = json!([1.0, 0.0])), Fault::Range);
+    // A longer closed form must not take less time.
+    let falling = |one: &mut Value| {
+        one["features"] = json!(["closed", "size"]);
+        one["medians"] = json!([0.0, 0.0]);
+        one["trees"][0]["feature"] = json!([1, 0, 0, -1, -1, -1, -1]);
+    };
+    assert_eq!(fault(boosted(), falling), Fault::NotMonotone);
     assert_eq!(fault(boosted(), |one| one["intervals"][1]["up_to"] = json!(1)), Fault::Intervals);
     assert_eq!(fault(boosted(), |one| one["intervals"][0]["low"] = json!(1.0)), Fault::Intervals);
     assert_eq!(fault(svr(), |one| one["scale"][0] = json!(0.0)), Fault::NotPositive("scale"));
