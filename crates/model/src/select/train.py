@@ -307,10 +307,13 @@ def without_signals(table):
 
 
 def read_base(path):
-    """The regressors of a model of boosted trees."""
+    """The regressors of a model of boosted trees; - is the first line of standard input."""
     try:
-        with open(path, encoding="utf-8") as file:
-            regressors = json.load(file)["regressors"]
+        if path == "-":
+            regressors = json.loads(sys.stdin.readline())["regressors"]
+        else:
+            with open(path, encoding="utf-8") as file:
+                regressors = json.load(file)["regressors"]
     except (OSError, ValueError, KeyError) as error:
         fail(f"{path}: {error}")
     if any(regressor.get("kind") != "boosted" for regressor in regressors.values()):
@@ -354,7 +357,7 @@ def main():
     parser.add_argument("--data", default="own transfers")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--fast", action="store_true", help="try only the first parameters")
-    parser.add_argument("--base", metavar="MODEL", help="boosted trees to take the mean with")
+    parser.add_argument("--base", metavar="MODEL", help="boosted trees to take the mean with; - is the first line of standard input")
     parser.add_argument("--blank-signals", action="store_true", help="also train on each transfer without signals")
     parser.add_argument("--predictions", action="store_true", help="print the predictions in another line")
     arguments = parser.parse_args()
