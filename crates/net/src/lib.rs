@@ -1,8 +1,8 @@
 //! Tokio shells that run the cores over real sockets.
 //!
 //! [`fetch`] downloads as `manyways-proto` decides, [`bond`] contains the client and the gateway of
-//! the tunnel, [`radio`] runs policies on traces and on a live interface, and [`probe`] measures
-//! networks. Each of these modules is a cargo feature. [`path`] connects over one network, and
+//! the tunnel, [`radio`] runs policies on traces and on a live interface, [`probe`] measures
+//! networks, and [`steer`] has what selects the network for a transfer. Each of these modules is a cargo feature. [`path`] connects over one network, and
 //! [`resolve`] queries the name servers of one network.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
@@ -20,3 +20,5 @@ pub mod probe;
 #[cfg(feature = "radio")]
 pub mod radio;
 pub mod resolve;
+#[cfg(feature = "steer")]
+pub mod steer;
