@@ -6,7 +6,8 @@
 //! aria2 and the kernel's Multipath TCP. `manyways-bench flows` compares `manyways flows` with
 //! tshark, tcptrace and NFStream. `manyways-bench probe` compares `manyways probe` with the settings
 //! of emulated links, and with fping, iperf3, mtr and dig. `manyways-bench radio` compares policies
-//! for the radio on held-out traces. `manyways-bench rattan` compares the emulator with Rattan.
+//! for the radio on held-out traces. `manyways-bench steer` measures how near the choices of `manyways
+//! steer` are to the best ones. `manyways-bench rattan` compares the emulator with Rattan.
 //! `manyways lab bench` measures properties of manyways alone.
 #![forbid(unsafe_code)]
 
@@ -56,8 +57,11 @@ enum Command {
     Load(traffic::LoadArgs),
     #[command(hide = true)]
     Serve(traffic::ServeArgs),
+    Steer(steer::SteerArgs),
     #[command(hide = true)]
     SteerData(steer::DataArgs),
+    #[command(hide = true)]
+    SteerDefault(steer::DefaultArgs),
     #[command(hide = true)]
     Splice(traffic::SpliceArgs),
 }
@@ -101,6 +105,8 @@ fn main() -> ExitCode {
         Command::Forecast(args) => probe::forecast(&args).map(|()| ExitCode::SUCCESS),
         Command::Load(args) => traffic::load(&args).map(|()| ExitCode::SUCCESS),
         Command::Serve(args) => traffic::serve(&args).map(|()| ExitCode::SUCCESS),
+        Command::Steer(args) => steer::run(args),
+        Command::SteerDefault(args) => steer::write_default(&args).map(|()| ExitCode::SUCCESS),
         Command::SteerData(args) => steer::write_data(&args).map(|()| ExitCode::SUCCESS),
         Command::Splice(args) => traffic::splice(&args).map(|()| ExitCode::SUCCESS),
     };

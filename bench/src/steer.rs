@@ -1,6 +1,116 @@
-//! Data for `manyways steer`: how long transfers take over each choice of networks, beside the
-//! indicators that were known before.
+//! Measures `manyways steer` on tables of transfers whose completion times are known for every
+//! choice: how near its choices are to the best ones, at places that it has not seen.
+//!
+//! All figures but those of speed are equal in every run.
 
 mod data;
+mod download;
+mod evaluate;
+mod page;
+mod probing;
+mod speed;
+mod tables;
 
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use manyways_net::steer::train;
+use manyways_rig::machine::Machine;
+use manyways_rig::results::write;
+use manyways_rig::target::{Target, missed_first};
+use manyways_sys::clock::Clock;
+use serde::Serialize;
+
+use self::data::Set;
 pub use self::data::{DataArgs, write_data};
+use self::download::Download;
+use self::evaluate::{Outcome, Seen};
+use self::probing::Probing;
+use self::speed::Speed;
+pub use self::tables::{DefaultArgs, write_default};
+use crate::options::binary;
+
+/// Measure the choices of `manyways steer` on tables of transfers (about 10 minutes; 4 of them make
+/// the tables, which are kept).
+///
+/// Models are trained with scikit-learn, without the walk or the log that they are tested on.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  manyways-bench steer --json steer.json --markdown steer.md
+  manyways-bench steer --python venv/bin/python")]
+pub struct SteerArgs {
+    /// Write the figures as JSON to this file.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the tables as Markdown to this file.
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+    /// A Python with scikit-learn; MANYWAYS_PYTHON in the environment has the same effect.
+    #[arg(long, value_name = "FILE")]
+    python: Option<PathBuf>,
+    #[command(flatten)]
+    data: DataArgs,
+}
+
+/// All figures of a run.
+#[derive(Default, Serialize)]
+pub struct Results {
+    schema: &'static str,
+    machine: Machine,
+    seconds: f64,
+    /// Omitted measurements, each with its reason.
+    skipped: Vec<String>,
+    targets: Vec<Target>,
+    /// Unseen places.
+    outcomes: Vec<Outcome>,
+    /// Seen places.
+    seen: Vec<Seen>,
+    probing: Vec<Probing>,
+    speed: Vec<Speed>,
+    downloads: Vec<Download>,
+}
+
+pub fn run(args: SteerArgs) -> Result<ExitCode, String> {
+    let clock = Clock::start();
+    let python = train::python(args.python.as_deref());
+    let tell = |what: &str| eprintln!("measuring: {what}");
+    let mut results = Results {
+        schema: "manyways.bench-steer/1",
+        machine: Machine::here(Path::new(&binary(None)?), Vec::new())?,
+        ..Results::default()
+    };
+    write_data(&args.data)?;
+    for set in [Set::A, Set::B] {
+        let Some(transfers) = tables::read(&args.data, set)? else {
+            results.skipped.push(format!("set ({set}): its recordings are missing"));
+            continue;
+        };
+        tell(&format!("unseen places of ({set})"));
+        let models = evaluate::train_folds(&python, &transfers)?;
+        results.outcomes.extend(evaluate::unseen(set, &transfers, &models)?);
+        tell(&format!("probes at the places of ({set})"));
+        results.probing.extend(probing::probing(set, &transfers, &models)?);
+        tell(&format!("seen places of ({set})"));
+        results.seen.extend(evaluate::seen(set, &transfers, &python)?);
+        if set == Set::A {
+            tell("speed");
+            results.speed = speed::speed(&transfers, &models)?;
+            tell("long downloads");
+            let places = data::places(set, &args.data)?;
+            results.downloads = places.iter().map(download::download).collect::<Result<_, _>>()?;
+        }
+    }
+    results.seconds = clock.now().as_secs_f64();
+    results.targets = missed_first(page::targets(&results));
+    let page = page::page(&results);
+    if let Some(file) = &args.markdown {
+        write(file, &page)?;
+    }
+    if let Some(file) = &args.json {
+        let json = serde_json::to_string_pretty(&results).map_err(|error| error.to_string())?;
+        write(file, &(json + "\n"))?;
+    }
+    print!("{page}");
+    Ok(ExitCode::SUCCESS)
+}

@@ -23,8 +23,9 @@ use manyways_rig::links::{find_pairs, mean_rate, round_trip};
 use manyways_rig::order::hash;
 use manyways_rig::results::write;
 
-use self::features::PROBE_BYTES;
-use self::place::{NETWORKS, Place};
+pub use self::features::{BURST_BYTES, PROBE_BYTES, indicators};
+use self::place::NETWORKS;
+pub use self::place::Place;
 use self::recorded::Recording;
 use self::signal_log::SignalLog;
 
@@ -55,7 +56,7 @@ pub struct DataArgs {
 
 /// The sets of places.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-enum Set {
+pub enum Set {
     A,
     B,
     C,
@@ -68,6 +69,13 @@ impl fmt::Display for Set {
             Self::B => "b",
             Self::C => "c",
         })
+    }
+}
+
+impl DataArgs {
+    /// The file with the table of a set.
+    pub fn table(&self, set: Set) -> PathBuf {
+        self.out.join(format!("{set}.csv"))
     }
 }
 
@@ -132,7 +140,7 @@ fn rows(set: Set, places: &[Place]) -> String {
 }
 
 /// The places of a set; none if its recordings are missing and no option names them.
-fn places(set: Set, args: &DataArgs) -> Result<Vec<Place>, String> {
+pub fn places(set: Set, args: &DataArgs) -> Result<Vec<Place>, String> {
     if set == Set::C {
         return generated::places();
     }

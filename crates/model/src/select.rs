@@ -11,6 +11,7 @@
 mod adaptive;
 mod baseline;
 mod closed_form;
+mod decider;
 mod energy;
 mod features;
 mod history;
@@ -24,6 +25,7 @@ pub mod transfers;
 pub use self::adaptive::{Monitor, ProbeDecision, ProbeLimits, probing_error};
 pub use self::baseline::{Baseline, BaselinePolicy, NetworkKind, NetworkView, UnknownBaseline};
 pub use self::closed_form::LinkEstimate;
+pub use self::decider::{Decider, Decision, Network, Override, Rated, Request, Unusable};
 pub use self::energy::TransferEnergy;
 pub use self::features::{Feature, Features, Role};
 pub use self::history::{History, HistoryKey, Sizes, Specificity};

@@ -30,11 +30,11 @@ const HEADERS: Size = Size::from_bytes(28);
 const HANDSHAKE: Size = Size::from_bytes(60);
 const QUERY: Size = Size::from_bytes(60);
 const ANSWER: Size = Size::from_bytes(120);
+/// IP bytes of a burst.
+pub const BURST_BYTES: u64 = DATAGRAMS * (PAYLOAD.as_bytes() + HEADERS.as_bytes());
 /// IP bytes of all probes of one network before one decision: 62,780.
-pub const PROBE_BYTES: u64 = 2 * PINGS * HANDSHAKE.as_bytes()
-    + QUERY.as_bytes()
-    + ANSWER.as_bytes()
-    + DATAGRAMS * (PAYLOAD.as_bytes() + HEADERS.as_bytes());
+pub const PROBE_BYTES: u64 =
+    2 * PINGS * HANDSHAKE.as_bytes() + QUERY.as_bytes() + ANSWER.as_bytes() + BURST_BYTES;
 
 /// Numbers of packets: the query, the pings, the datagrams.
 const DNS: u64 = 0;

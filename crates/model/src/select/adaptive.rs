@@ -57,6 +57,8 @@ pub enum ProbeDecision {
     Wait(Time),
     /// Not: nothing is requested, and no user looks.
     Background,
+    /// Not: it answers no ping.
+    Silent,
     /// Not: the bytes of the month are spent.
     Spent,
 }
@@ -77,6 +79,7 @@ impl fmt::Display for ProbeDecision {
             Self::OwnTraffic => f.write_str("its own traffic has just shown it"),
             Self::Wait(_) => f.write_str("the last results were as predicted"),
             Self::Background => f.write_str("nothing is requested"),
+            Self::Silent => f.write_str("it answers no ping"),
             Self::Spent => f.write_str("the bytes of the month are spent"),
         }
     }
@@ -134,13 +137,17 @@ impl Monitor {
     /// each as a share of its range. `None` if none of them is known, or nothing was probed.
     pub fn difference(&self) -> Option<f64> {
         let (_, before) = self.probed.as_ref()?;
+        self.change_of(before, |one| one.source() == Source::Passive)
+    }
+
+    fn change_of(&self, before: &Indicators, is_meant: impl Fn(Indicator) -> bool) -> Option<f64> {
         let change = |indicator: Indicator| {
             let (now, then) = (self.indicators.value(indicator)?, before.value(indicator)?);
             let (low, high) = self.ranges[indicator as usize]?;
             Some(if high > low { (now - then).abs() / (high - low) } else { 0.0 })
         };
-        let passive = Indicator::ALL.into_iter().filter(|one| one.source() == Source::Passive);
-        passive.filter_map(change).reduce(|sum, change| sum + change)
+        let meant = Indicator::ALL.into_iter().filter(|one| is_meant(*one));
+        meant.filter_map(change).reduce(|sum, change| sum + change)
     }
 
     /// Whether the network is probed now. `spent` are the bytes of this month's probes, `cost` those
@@ -166,6 +173,38 @@ impl Monitor {
             None if now.since(at) >= limits.blind => ProbeDecision::Blind(now.since(at)),
             None => ProbeDecision::Wait(at + limits.blind),
         }
+    }
+
+    /// Whether a burst is due after pings, whose results were set: a probe in two stages. Pings take a
+    /// fiftieth of the bytes of a burst, so that they may precede each decision, and the burst
+    /// follows only if the network has changed. The thesis has one stage.
+    ///
+    /// The difference is that of equation 3.1 over signals and pings. A network that answers no ping
+    /// needs no burst: see [`Self::silent`].
+    pub fn decide_burst(&self, now: Time) -> ProbeDecision {
+        let Some((at, before)) = &self.probed else { return ProbeDecision::First };
+        let is_silent = |indicators: &Indicators| indicators.value(Indicator::PingMean).is_none();
+        match (is_silent(before), is_silent(&self.indicators)) {
+            (_, true) => return ProbeDecision::Silent,
+            (true, false) => return ProbeDecision::Changed(f64::INFINITY),
+            (false, false) => {}
+        }
+        let by = self.change_of(before, |one| one.source() == Source::Passive || one.is_ping());
+        match by {
+            Some(by) if by > self.limits.threshold => ProbeDecision::Changed(by),
+            _ if now.since(*at) >= self.limits.blind => ProbeDecision::Blind(now.since(*at)),
+            by => ProbeDecision::Similar(by.unwrap_or_default()),
+        }
+    }
+
+    /// Notes that a network answered no ping: a burst would find nothing.
+    pub fn silent(&mut self, now: Time) {
+        self.set(now, Indicator::UdpRate, 0.0);
+        self.set(now, Indicator::UdpLoss, 1.0);
+        for one in [Indicator::UdpGapMean, Indicator::UdpGapMedian, Indicator::UdpGapP90] {
+            self.set(now, one, f64::NAN);
+        }
+        self.probed(now, false);
     }
 
     /// Notes that a probe has ended, whose results were set before. `is_as_predicted`: they
@@ -257,6 +296,30 @@ mod tests {
         assert_eq!(decide(&monitor, 9_001), ProbeDecision::Wait(secs(9_600)));
         monitor.probed(secs(9_600), false);
         assert_eq!(decide(&monitor, 9_601), ProbeDecision::Wait(secs(9_605)));
+    }
+
+    #[test]
+    fn pings_that_change_cause_a_burst_and_silence_none() {
+        let mut monitor = Monitor::new(ProbeLimits::default());
+        let mut pings = |at, round_trip: f64| {
+            monitor.set(secs(at), Indicator::PingMean, round_trip);
+            let decision = monitor.decide_burst(secs(at));
+            match decision {
+                ProbeDecision::Silent => monitor.silent(secs(at)),
+                decision if decision.is_probe() => {
+                    monitor.set(secs(at), Indicator::UdpRate, 20.0);
+                    monitor.probed(secs(at), false);
+                }
+                _ => {}
+            }
+            (decision, monitor.indicators().value(Indicator::UdpRate))
+        };
+        assert_eq!(pings(0, 0.020), (ProbeDecision::First, Some(20.0)));
+        assert!(matches!(pings(10, 0.060).0, ProbeDecision::Changed(by) if by == 1.0));
+        assert!(matches!(pings(20, 0.062).0, ProbeDecision::Similar(by) if by < 0.1));
+        assert_eq!(pings(25, f64::NAN), (ProbeDecision::Silent, Some(0.0)));
+        assert_eq!(pings(30, 0.060), (ProbeDecision::Changed(f64::INFINITY), Some(20.0)));
+        assert_eq!(pings(60, 0.060).0, ProbeDecision::Blind(Span::from_secs(30)));
     }
 
     #[test]

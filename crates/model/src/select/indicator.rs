@@ -112,6 +112,11 @@ impl Indicator {
         Self::ALL.into_iter().find(|one| one.name() == name)
     }
 
+    /// Whether pings show it, which take few bytes.
+    pub fn is_ping(self) -> bool {
+        matches!(self, Self::PingMin | Self::PingMax | Self::PingMean | Self::PingDeviation)
+    }
+
     pub fn source(self) -> Source {
         match self {
             Self::Rssi
@@ -154,6 +159,45 @@ impl Indicators {
         self.get(indicator).map(|known| known.value)
     }
 
+    /// What a decision may use: without probes and own traffic that are older than `limit`, and with
+    /// the newer one of probes and own traffic in the place of both.
+    ///
+    /// Models know the rate of a burst; own traffic that is newer shows the same rate better.
+    pub fn current(&self, now: Time, limit: Span) -> Self {
+        let mut found = self.clone();
+        let is_old = |known: &Known| now.since(known.at) > limit;
+        for one in Indicator::ALL {
+            if one.source() != Source::Passive && self.get(one).as_ref().is_some_and(is_old) {
+                found.known[one as usize] = None;
+            }
+        }
+        let newer = |own: Indicator, probe: Indicator| {
+            let own = found.get(own)?;
+            found.get(probe).is_none_or(|probe| probe.at < own.at).then_some(own)
+        };
+        let rate = newer(Indicator::OwnRate, Indicator::UdpRate);
+        let round_trip = newer(Indicator::OwnRoundTrip, Indicator::PingMean);
+        if let Some(rate) = rate {
+            for one in [
+                Indicator::UdpGapMean,
+                Indicator::UdpGapMedian,
+                Indicator::UdpGapP90,
+                Indicator::UdpLoss,
+            ] {
+                found.known[one as usize] = None;
+            }
+            found.known[Indicator::UdpRate as usize] = Some(rate);
+        } else {
+            found.known[Indicator::OwnRate as usize] = None;
+        }
+        if let Some(round_trip) = round_trip {
+            found.known[Indicator::PingMean as usize] = Some(round_trip);
+        } else {
+            found.known[Indicator::OwnRoundTrip as usize] = None;
+        }
+        found
+    }
+
     /// The known indicators.
     pub fn iter(&self) -> impl Iterator<Item = (Indicator, Known)> {
         Indicator::ALL.into_iter().filter_map(|one| Some((one, self.get(one)?)))
@@ -163,5 +207,32 @@ impl Indicators {
     pub fn age(&self, now: Time, source: Source) -> Option<Span> {
         let of_source = self.iter().filter(|(one, _)| one.source() == source);
         of_source.map(|(_, known)| now.since(known.at)).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(secs: u64) -> Time {
+        Time::from_millis(secs * 1_000)
+    }
+
+    #[test]
+    fn the_newer_one_of_probe_and_own_traffic_counts_and_nothing_old_does() {
+        let mut indicators = Indicators::default();
+        indicators.set(at(0), Indicator::Rssi, -60.0);
+        indicators.set(at(10), Indicator::UdpRate, 20.0);
+        indicators.set(at(10), Indicator::UdpLoss, 0.5);
+        indicators.set(at(20), Indicator::OwnRate, 3.0);
+        let current = |indicators: &Indicators, now| {
+            let current = indicators.current(at(now), Span::from_secs(60));
+            let value = |one| current.value(one);
+            [Indicator::UdpRate, Indicator::UdpLoss, Indicator::OwnRate, Indicator::Rssi].map(value)
+        };
+        assert_eq!(current(&indicators, 30), [Some(3.0), None, Some(3.0), Some(-60.0)]);
+        indicators.set(at(25), Indicator::UdpRate, 9.0);
+        assert_eq!(current(&indicators, 30), [Some(9.0), Some(0.5), None, Some(-60.0)]);
+        assert_eq!(current(&indicators, 90), [None, None, None, Some(-60.0)]);
     }
 }

@@ -22,6 +22,10 @@ use super::objective::Prediction;
 /// The program that trains a model with scikit-learn (Python 3.11 or later).
 pub const TRAINER: &str = include_str!("train.py");
 
+/// The model that is used without another one. It was trained on generated walks only
+/// (`manyways-bench steer-default`).
+pub const DEFAULT: &str = include_str!("default.json");
+
 /// The networks that a regressor is for: one, or both, with the one on which the connection begins.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Carriage {

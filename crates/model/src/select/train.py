@@ -297,13 +297,18 @@ def evaluated(document, table):
 KINDS = {"tree": Tree, "svr": Svr, "boosted": Boosted}
 
 
-def without_signals(table):
-    """The rows, and each of them a second time without signals."""
-    x = table.x.copy()
-    x[:, [name.split(".")[-1] in SIGNALS for name in table.names]] = np.nan
-    twice = lambda array: np.concatenate([array, array])
-    both = np.concatenate([table.x, x])
-    return Table(table.names, both, twice(table.y), twice(table.groups), twice(table.sizes))
+def with_blanks(table):
+    """The rows, and again without signals, with the rate and the round trip only, and with nothing."""
+    names = [name.split(".")[-1] for name in table.names]
+    copies = [table.x]
+    for known in [
+        [name not in SIGNALS for name in names],
+        [name in ["size", "closed", "udp-rate", "ping-mean"] for name in names],
+        [name in ["size", "closed"] for name in names],
+    ]:
+        copies.append(np.where(known, table.x, np.nan))
+    again = lambda array: np.concatenate([array] * len(copies))
+    return Table(table.names, np.concatenate(copies), again(table.y), again(table.groups), again(table.sizes))
 
 
 def read_base(path):
@@ -358,7 +363,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--fast", action="store_true", help="try only the first parameters")
     parser.add_argument("--base", metavar="MODEL", help="boosted trees to take the mean with; - is the first line of standard input")
-    parser.add_argument("--blank-signals", action="store_true", help="also train on each transfer without signals")
+    parser.add_argument("--blanks", action="store_true", help="also train on each transfer with fewer indicators")
     parser.add_argument("--predictions", action="store_true", help="print the predictions in another line")
     arguments = parser.parse_args()
     kind, regressors, predictions = KINDS[arguments.kind], {}, {}
@@ -367,8 +372,8 @@ def main():
         fail("--base needs --kind boosted")
     bases = read_base(arguments.base) if arguments.base else {}
     for choice, table in read(arguments.table).items():
-        if arguments.blank_signals:
-            table = without_signals(table)
+        if arguments.blanks:
+            table = with_blanks(table)
         base = {"base": bases[choice]} if choice in bases else {}
         candidates = [parameters | base for parameters in grid]
         error, parameters, residuals = choose(kind, candidates, table, arguments.seed)

@@ -36,8 +36,8 @@ pub struct Training {
     pub data: String,
     /// The text of a model of boosted trees: the trained one is the mean with it.
     pub base: Option<String>,
-    /// Trains on each transfer a second time without signals, for devices that have none.
-    pub blanks_signals: bool,
+    /// Trains on each transfer again with fewer indicators, for devices that do not know all.
+    pub has_blanks: bool,
     /// Tries only the first hyper-parameters.
     pub is_fast: bool,
 }
@@ -89,7 +89,7 @@ impl Training {
             title: "trained model".to_owned(),
             data: "own transfers".to_owned(),
             base: None,
-            blanks_signals: false,
+            has_blanks: false,
             is_fast: false,
         }
     }
@@ -129,8 +129,8 @@ impl Training {
         if self.base.is_some() {
             command.args(["--base", "-"]);
         }
-        if self.blanks_signals {
-            command.arg("--blank-signals");
+        if self.has_blanks {
+            command.arg("--blanks");
         }
         if self.is_fast {
             command.arg("--fast");

@@ -1,0 +1,142 @@
+//! Target values of the benchmark, and the page.
+
+use manyways_rig::page::{fill, lines};
+use manyways_rig::sample::median;
+use manyways_rig::target::{Bound, Figure, Target, every_figure, rows, target, told};
+
+use super::Results;
+use super::evaluate::{GOALS, Outcome};
+
+/// All targets with their measured values.
+pub fn targets(results: &Results) -> Vec<Target> {
+    let of = |rule: &str, goal: &str, value: fn(&Outcome) -> f64| -> Vec<Figure> {
+        let own = results
+            .outcomes
+            .iter()
+            .filter(|one| one.rule == rule && one.goal == goal && !one.with_both);
+        own.map(|one| Figure::new(format!("set ({})", one.set), value(one))).collect()
+    };
+    let at_least = |what: &str, bound, figures| every_figure(what, Bound::AtLeast(bound), figures);
+    let regret = |rule: &str| of(rule, GOALS[0].0, |one| one.regret);
+    let better = regret("paper, tree").into_iter().zip(regret("paper, svr"));
+    let ratios = regret("ours").into_iter().zip(better).map(|(ours, (tree, svr))| Figure {
+        value: ours.value / tree.value.min(svr.value),
+        ..ours
+    });
+    let mut all = vec![
+        at_least(
+            "unseen places, Wi-Fi or LTE, Max(S): recovered",
+            0.60,
+            of("ours", GOALS[0].0, |one| one.recovered),
+        ),
+        at_least("the same, Max(S/E)", 0.40, of("ours", GOALS[1].0, |one| one.recovered)),
+        at_least(
+            "there, Max(S): cases with an objective within 5 % of the oracle's",
+            0.85,
+            of("ours", GOALS[0].0, |one| one.near),
+        ),
+        at_least(
+            "the shipped default model, untouched, Max(S): recovered",
+            0.40,
+            of("default model", GOALS[0].0, |one| one.recovered),
+        ),
+        every_figure(
+            "mean ln regret, Max(S): ours / the better of tree and SVR",
+            Bound::AtMost(0.85),
+            ratios.collect(),
+        ),
+    ];
+    for (goal, _) in GOALS {
+        let own = results.seen.iter().filter(|one| one.goal == goal);
+        let figures =
+            own.map(|one| Figure::new(format!("set ({}), {}", one.set, one.source), one.right));
+        all.push(told(&format!("seen places, {goal}: right choices"), figures.collect()));
+    }
+    for set in ["a", "b"] {
+        let own = results.probing.iter().filter(|one| one.set == set && one.regret <= 1.05);
+        let best = own.min_by(|a, b| a.bytes.total_cmp(&b.bytes));
+        let is_measured = results.probing.iter().any(|one| one.set == set);
+        let words = best.map_or(("none".to_owned(), false), |one| {
+            let words = format!(
+                "{:.2}, at {:.2} × the regret (Th = {})",
+                one.bytes, one.regret, one.threshold
+            );
+            (words, one.bytes <= 0.35)
+        });
+        all.push(target(
+            format!("bytes of probes / probing each 5 s, at <= 1.05 × the regret, set ({set})"),
+            "<= 0.35",
+            is_measured.then_some(words),
+        ));
+    }
+    let downloads = |value: fn(&super::Download) -> f64| -> Vec<Figure> {
+        results.downloads.iter().map(|one| Figure::new(&one.place, value(one))).collect()
+    };
+    let shares = downloads(|one| one.of_oracle);
+    let middle = median(shares.iter().map(|one| one.value));
+    all.push(target(
+        "long downloads, virtual time: bytes / the oracle's, median of the pairs",
+        ">= 0.93",
+        middle.map(|middle| (format!("{middle:.3}"), middle >= 0.93)),
+    ));
+    all.push(at_least("the same, each pair", 0.80, shares));
+    all.push(every_figure(
+        "there: longest time below 1 Mbit/s while the other network offers 5, s",
+        Bound::AtMost(2.0),
+        downloads(|one| one.slow_seconds),
+    ));
+    for one in &results.speed {
+        let most = if one.model == "svr" { 1_000.0 } else { 20.0 };
+        all.push(every_figure(
+            format!("one decision, µs, {}", one.model),
+            Bound::AtMost(most),
+            vec![Figure::new("median of rounds", one.micros)],
+        ));
+    }
+    all
+}
+
+/// The results as Markdown.
+pub fn page(results: &Results) -> String {
+    let outcomes = |goal: &str, with_both: bool| {
+        let own = results
+            .outcomes
+            .iter()
+            .filter(|one| one.goal == goal && one.with_both == with_both && one.rule != "oracle");
+        lines(own, |one| {
+            let Outcome { set, rule, recovered, near, right, regret, .. } = one;
+            format!("({set}) | {rule} | {recovered:.2} | {near:.2} | {right:.2} | {regret:.3}")
+        })
+    };
+    let machine = &results.machine;
+    let skipped = lines(&results.skipped, Clone::clone);
+    let values = [
+        ("machine", format!("{} cores, Linux {}", machine.cores, machine.kernel)),
+        ("minutes", format!("{:.0}", results.seconds / 60.0)),
+        ("targets", rows(&results.targets)),
+        ("s", outcomes(GOALS[0].0, false)),
+        ("se", outcomes(GOALS[1].0, false)),
+        ("s-both", outcomes(GOALS[0].0, true)),
+        ("se-both", outcomes(GOALS[1].0, true)),
+        (
+            "seen",
+            lines(&results.seen, |one| {
+                let super::Seen { set, goal, source, right, recovered, error } = one;
+                format!("({set}) | {goal} | {source} | {right:.2} | {recovered:.2} | {error:.2}")
+            }),
+        ),
+        (
+            "probing",
+            lines(&results.probing, |one| {
+                let super::Probing { set, in_stages, threshold, bytes, regret } = one;
+                let kind = if *in_stages { "pings, then a burst" } else { "whole probes" };
+                format!("({set}) | {kind} | {threshold} | {bytes:.2} | {regret:.2}")
+            }),
+        ),
+        (
+            "skipped",
+            if skipped.is_empty() { String::new() } else { format!("|  |\n|---|\n{skipped}") },
+        ),
+    ];
+    fill(include_str!("page.md"), &values)
+}

@@ -1,0 +1,182 @@
+use proptest::prelude::*;
+
+use super::super::adaptive::ProbeLimits;
+use super::super::indicator::Indicator;
+use super::super::model::{DEFAULT, parse};
+use super::super::selector::SelectionReason;
+use super::*;
+
+const WIFI: Choice = Choice::Only(0);
+const LTE: Choice = Choice::Only(1);
+
+fn at(secs: u64) -> Time {
+    Time::from_millis(secs * 1_000)
+}
+
+/// A network with a round trip in milliseconds and a rate in Mbit/s, measured at second 1.
+fn network(name: &str, kind: NetworkKind, millis: f64, mbps: f64) -> Network {
+    let mut monitor = Monitor::new(ProbeLimits::default());
+    monitor.set(at(1), Indicator::PingMean, millis / 1e3);
+    monitor.set(at(1), Indicator::UdpRate, mbps);
+    let is_cellular = kind == NetworkKind::Cellular;
+    Network {
+        name: name.to_owned(),
+        kind,
+        monitor,
+        unusable: None,
+        energy: TransferEnergy::constant(if is_cellular { 1.674 } else { 0.428 }, 0.0),
+        price: f64::from(u8::from(is_cellular)),
+        plan: None,
+    }
+}
+
+fn decider(wifi: (f64, f64), lte: (f64, f64)) -> Decider {
+    Decider {
+        goal: Goal::FAST,
+        supply: Supply::Unknown,
+        model: Some(parse(DEFAULT.trim_end()).unwrap()),
+        networks: vec![
+            network("wlan0", NetworkKind::Wifi, wifi.0, wifi.1),
+            network("wwan0", NetworkKind::Cellular, lte.0, lte.1),
+        ],
+        overrides: Vec::new(),
+        switching_cost: 0.0,
+    }
+}
+
+fn decide(decider: &Decider, bytes: u64) -> Option<Decision> {
+    let sizes = Sizes::known(Size::from_bytes(bytes));
+    let request = Request { sizes: &sizes, app: None, kept: None, allows_both: false };
+    decider.decide(at(2), &request)
+}
+
+fn best(decider: &Decider, bytes: u64) -> Choice {
+    decide(decider, bytes).unwrap().best().choice
+}
+
+#[test]
+fn round_trip_decides_for_small_transfers_and_rate_for_large_ones() {
+    let one = decider((15.0, 5.0), (80.0, 50.0));
+    assert_eq!((best(&one, 3_000), best(&one, 10_000_000)), (WIFI, LTE));
+    let decision = decide(&one, 10_000_000).unwrap();
+    assert_eq!(decision.selection.runner_up, Some(0));
+    assert!(decision.rated.iter().all(|one| !one.is_closed_form && !one.is_assumed));
+    assert!(decision.rated[0].unknown.contains(&Feature::of(Role::Wifi, Indicator::Rssi)));
+    let prediction = decision.best().prediction;
+    assert!(prediction.low < prediction.seconds && prediction.seconds < prediction.high);
+}
+
+#[test]
+fn without_a_model_the_closed_form_decides_and_says_so() {
+    let mut one = decider((15.0, 5.0), (80.0, 50.0));
+    one.model = None;
+    let decision = decide(&one, 10_000_000).unwrap();
+    assert!(decision.best().choice == LTE && decision.rated.iter().all(|one| one.is_closed_form));
+    // Nothing is known of a network that was never measured.
+    one.networks[0].monitor = Monitor::new(ProbeLimits::default());
+    assert!(decide(&one, 3_000).unwrap().rated[0].is_assumed);
+}
+
+#[test]
+fn a_network_that_cannot_be_used_is_no_choice() {
+    let mut one = decider((15.0, 50.0), (80.0, 5.0));
+    for reason in [Unusable::Down, Unusable::Portal, Unusable::Spent] {
+        one.networks[0].unusable = Some(reason);
+        assert_eq!(best(&one, 3_000), LTE);
+    }
+    one.networks[1].unusable = Some(Unusable::Spent);
+    assert_eq!(decide(&one, 3_000), None);
+}
+
+#[test]
+fn an_override_lasts_until_its_end_and_needs_its_network() {
+    let mut one = decider((15.0, 50.0), (80.0, 5.0));
+    let lte = |app: Option<&str>, until| Override {
+        network: "wwan0".to_owned(),
+        until: at(until),
+        app: app.map(str::to_owned),
+    };
+    let best_for = |one: &Decider, app: Option<&str>, now| {
+        let sizes = Sizes::known(Size::from_bytes(3_000));
+        let request = Request { sizes: &sizes, app, kept: None, allows_both: false };
+        one.decide(at(now), &request).unwrap().best().choice
+    };
+    one.overrides = vec![lte(None, 10)];
+    assert_eq!([2, 9, 10].map(|now| best_for(&one, None, now)), [LTE, LTE, WIFI]);
+    one.overrides = vec![lte(Some("zoom"), 10)];
+    assert_eq!([None, Some("zoom")].map(|app| best_for(&one, app, 2)), [WIFI, LTE]);
+    one.networks[1].unusable = Some(Unusable::Down);
+    assert_eq!(best_for(&one, Some("zoom"), 2), WIFI);
+}
+
+#[test]
+fn both_networks_are_a_choice_if_they_can_carry_it() {
+    let one = decider((40.0, 10.0), (50.0, 10.0));
+    let sizes = Sizes::known(Size::from_bytes(10_000_000));
+    let request = Request { sizes: &sizes, app: None, kept: None, allows_both: true };
+    let decision = one.decide(at(2), &request).unwrap();
+    assert_eq!(decision.rated.len(), 4);
+    assert!(matches!(decision.best().choice, Choice::Both(..)), "{decision:?}");
+}
+
+#[test]
+fn a_metered_network_costs_more_as_its_plan_empties() {
+    let mut one = decider((30.0, 1.0), (50.0, 80.0));
+    one.goal = Goal { energy: 0.0, ..Goal::THRIFTY };
+    assert_eq!(best(&one, 10_000_000), LTE);
+    one.networks[1].plan = Some((0.9, 0.1));
+    assert_eq!(best(&one, 10_000_000), WIFI);
+}
+
+#[test]
+fn own_traffic_that_has_slowed_down_is_left_after_the_dwell() {
+    let mut one = decider((15.0, 50.0), (80.0, 20.0));
+    let sizes = Sizes::known(Size::from_bytes(10_000_000));
+    let kept = Some(Kept { choice: WIFI, since: at(1), stands_still: false });
+    let request = |kept| Request { sizes: &sizes, app: None, kept, allows_both: false };
+    one.networks[0].monitor.set(at(2), Indicator::OwnRate, 0.5);
+    let reason =
+        |one: &Decider, now: u64| one.decide(at(now), &request(kept)).unwrap().selection.reason;
+    eprintln!("{:?}", one.decide(at(4), &request(kept)));
+    assert_eq!(reason(&one, 2), SelectionReason::Dwelling);
+    assert_eq!(reason(&one, 4), SelectionReason::Best);
+    // The probe of the other network is too old, so that a usual rate stands for it.
+    assert_eq!(reason(&one, 700), SelectionReason::Kept);
+}
+
+proptest! {
+    #[test]
+    fn no_choice_uses_a_network_past_its_plan(
+        rates in prop::collection::vec(0.1_f64..100.0, 2), spent in prop::collection::vec(any::<bool>(), 2),
+        bytes in 1_000_u64..100_000_000, allows_both: bool,
+    ) {
+        let mut one = decider((30.0, rates[0]), (60.0, rates[1]));
+        for (network, spent) in one.networks.iter_mut().zip(&spent) {
+            network.unusable = spent.then_some(Unusable::Spent);
+        }
+        let sizes = Sizes::known(Size::from_bytes(bytes));
+        let request = Request { sizes: &sizes, app: None, kept: None, allows_both };
+        match one.decide(at(2), &request) {
+            Some(decision) => {
+                let used: Vec<usize> = decision.best().choice.networks().collect();
+                prop_assert!(used.into_iter().all(|index| !spent[index]));
+            }
+            None => prop_assert!(spent.iter().all(|spent| *spent)),
+        }
+    }
+
+    #[test]
+    fn predicted_time_is_monotone_in_the_size(
+        rates in (0.1_f64..100.0, 0.1_f64..100.0), sizes in (1_000_u64..1_000_000_000, 1_000_u64..1_000_000_000),
+    ) {
+        let one = decider((30.0, rates.0), (60.0, rates.1));
+        let seconds = |bytes| {
+            let decision = decide(&one, bytes).unwrap();
+            decision.rated.iter().map(|one| one.prediction.seconds).collect::<Vec<f64>>()
+        };
+        let (small, large) = (seconds(sizes.0.min(sizes.1)), seconds(sizes.0.max(sizes.1)));
+        for (small, large) in small.iter().zip(&large) {
+            prop_assert!(small <= large);
+        }
+    }
+}
