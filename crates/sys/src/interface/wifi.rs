@@ -141,7 +141,9 @@ fn read_station(command: u8, payload: &[u8]) -> Option<Station> {
             TX_RATE => station.sent_rate = rate(value),
             RX_RATE => station.received_rate = rate(value),
             // Mask and values. A client may also have direct links to its neighbours.
-            FLAGS if value.get(4..).and_then(number).is_some_and(|set| set & FLAG_TDLS_PEER > 0) => {
+            FLAGS
+                if value.get(4..).and_then(number).is_some_and(|set| set & FLAG_TDLS_PEER > 0) =>
+            {
                 return None;
             }
             _ => {}
