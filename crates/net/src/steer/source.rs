@@ -26,7 +26,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
-pub use self::command::lines::{Line, Lines, MAX_LINE};
+pub use self::command::lines::{Line, Lines, MAX_LINE, WrongLine, WrongLineReason};
 pub use self::ledger::{LastValue, SourceId, SourceKind, SourceStatus, Update};
 use self::ledger::{Ledger, Reading, Scope};
 pub use self::own::OwnTraffic;

@@ -43,6 +43,8 @@ fn bus(folder: &TempDir) -> (Running, String) {
         .arg(format!("--config-file={}", config.display()))
         .args(["--nofork", "--nopidfile", "--print-address=1"])
         .stdout(Stdio::piped())
+        // It complains about limits of containers.
+        .stderr(Stdio::null())
         .spawn()
         .unwrap();
     let mut address = String::new();
@@ -179,6 +181,31 @@ fn a_modem_answers_then_lies_then_disappears_and_returns() {
         assert_eq!(until(&mut sources, Indicator::Rsrp, true).await, -97.5);
         sources.stop().await;
         assert_eq!(rate(&control).await, 0, "reports are as before");
+    });
+}
+
+#[test]
+fn a_service_that_does_not_answer_is_not_waited_for() {
+    if let Some(missing) = missing() {
+        eprintln!("skipped: {missing}");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (_bus, address) = bus(&folder);
+    Runtime::new_current_thread().enable_all().build().unwrap().block_on(async {
+        let address = Bus::Address(address);
+        let (stuck, connection) =
+            (connect(&address).await.unwrap(), connect(&address).await.unwrap());
+        let request = (SERVICE, 0_u32);
+        let named =
+            call::<_, u32>(&stuck, BUS, "/org/freedesktop/DBus", BUS, "RequestName", &request);
+        named.await.unwrap();
+        // From now on, time passes as soon as all tasks wait.
+        tokio::time::pause();
+        let before = Instant::now();
+        let called = call::<_, u32>(&connection, SERVICE, ROOT, OBJECTS, "GetManagedObjects", &());
+        assert!(matches!(called.await, Err(ModemError::NoAnswer)));
+        assert_eq!(before.elapsed().as_secs(), 2);
     });
 }
 
