@@ -1,4 +1,4 @@
-//! Sources of indicators: what radios, own traffic, a file or a command report about networks.
+//! Sources of indicators: reports of radios, own traffic, a file or a command about networks.
 //!
 //! [`Sources`] polls each source in a task, and returns new values as [`Update`]s. A value that a
 //! source no longer knows, or that it cannot have measured, is withdrawn, and [`Sources::status`]
@@ -161,7 +161,7 @@ impl Sources {
         }
     }
 
-    /// What the sources of a network reported last, or why they are silent.
+    /// Returns the last values from the sources of a network, or why they are silent.
     pub fn status(&self, network: &str) -> Vec<SourceStatus> {
         self.shared.ledger().status(network)
     }
@@ -209,7 +209,7 @@ impl Shared {
     }
 }
 
-/// What a source reports to.
+/// The receiver of reports of one source.
 #[derive(Clone, Debug)]
 struct Feed {
     id: SourceId,

@@ -9,7 +9,7 @@ use manyways_unit::{Rate, Size, Span, Time};
 use super::ledger::Scope;
 use super::{Feed, Ticker};
 
-/// Fewer bytes between two polls are no transfer.
+/// A transfer has at least these bytes between two polls.
 const MIN_BYTES: Size = Size::from_kib(16);
 /// Smaller packets on average are those of calls, games or acknowledgments, not of a transfer.
 const MIN_PACKET: u64 = 700;

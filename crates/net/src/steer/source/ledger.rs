@@ -1,4 +1,4 @@
-//! What each source reported last, and what its receiver does not know yet.
+//! The last report of each source, and the values that the receiver has not taken yet.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -88,7 +88,7 @@ pub struct LastValue {
     pub is_current: bool,
 }
 
-/// What a report says about indicators that are not in it.
+/// The meaning of a report for indicators that are not in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Scope {
     /// The source no longer knows them.

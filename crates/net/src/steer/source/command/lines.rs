@@ -46,7 +46,7 @@ pub struct WrongLine {
     pub reason: WrongLineReason,
 }
 
-/// What is wrong with a line.
+/// Reason why a line cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum WrongLineReason {

@@ -1,4 +1,4 @@
-//! What ModemManager's objects mean. Any property may be missing, or of another type.
+//! Meaning of ModemManager's objects. Any property may be missing, or of another type.
 
 use std::collections::HashMap;
 
