@@ -143,10 +143,12 @@ impl Sources {
         OwnTraffic::new(feed, network)
     }
 
-    /// Ends a source, and forgets its values without an update.
+    /// Ends a source. Its values are withdrawn.
     pub fn remove(&mut self, id: SourceId) {
         self.tasks.remove(&id);
-        self.shared.ledger().remove(id);
+        let now = self.shared.now();
+        self.shared.ledger().remove(now, id);
+        self.shared.changed.notify_one();
     }
 
     /// Returns the next update, waiting for it. If the caller is slow, it gets the newest values only.
@@ -204,6 +206,10 @@ impl Sources {
 }
 
 impl Shared {
+    fn now(&self) -> Time {
+        Time::ZERO + Span::from(Instant::now().saturating_duration_since(self.origin))
+    }
+
     fn ledger(&self) -> MutexGuard<'_, Ledger> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -218,8 +224,7 @@ struct Feed {
 
 impl Feed {
     fn now(&self) -> Time {
-        let since = Instant::now().saturating_duration_since(self.shared.origin);
-        Time::ZERO + Span::from(since)
+        self.shared.now()
     }
 
     fn report(&self, at: Time, network: &str, readings: &[Reading], scope: Scope) {

@@ -56,7 +56,7 @@ pub struct Update {
     /// Name of the network.
     pub network: Arc<str>,
     pub indicator: Indicator,
-    /// In the unit of the indicator. NaN: the source no longer knows it, which removes it from
+    /// In the unit of the indicator. NaN: no source knows it any longer, which removes it from
     /// [`Indicators`].
     pub value: f64,
 }
@@ -140,9 +140,10 @@ impl Ledger {
         self.entries.push(Entry { status, values: Indicators::default(), is_current });
     }
 
-    pub(super) fn remove(&mut self, id: SourceId) {
+    /// Withdraws the values of a source, and forgets it.
+    pub(super) fn remove(&mut self, at: Time, id: SourceId) {
+        self.on_failure(at, id, "");
         self.entries.retain(|entry| entry.status.id != id);
-        self.pending.updates.retain(|(source, _)| *source != id);
     }
 
     /// Notes a report about a network. Impossible values are dropped, and count as unknown.
@@ -178,8 +179,9 @@ impl Ledger {
             unknown.extend(Indicator::ALL.into_iter().filter(|one| !is_reported[*one as usize]));
         }
         for indicator in unknown {
-            entry.withdraw(at, indicator, &mut self.pending);
+            self.withdraw(at, index, indicator);
         }
+        let entry = &mut self.entries[index];
         if entry.is_current.contains(&true) {
             entry.status.silence = None;
             for entry in self.entries.iter_mut().filter(|entry| entry.status.id == id) {
@@ -194,11 +196,13 @@ impl Ledger {
 
     /// Notes that a source knows nothing now, and why.
     pub(super) fn on_failure(&mut self, at: Time, id: SourceId, reason: &str) {
-        for entry in self.entries.iter_mut().filter(|entry| entry.status.id == id) {
-            for indicator in Indicator::ALL {
-                entry.withdraw(at, indicator, &mut self.pending);
+        for index in 0..self.entries.len() {
+            if self.entries[index].status.id == id {
+                for indicator in Indicator::ALL {
+                    self.withdraw(at, index, indicator);
+                }
+                self.entries[index].status.silence = Some(reason.to_owned());
             }
-            entry.status.silence = Some(reason.to_owned());
         }
     }
 
@@ -219,6 +223,23 @@ impl Ledger {
         let of_network =
             |entry: &&Entry| entry.status.network.as_deref().is_none_or(|name| name == network);
         self.entries.iter().filter(of_network).map(Entry::status).collect()
+    }
+
+    /// Notes that a source no longer knows a value. Another source may still know it.
+    fn withdraw(&mut self, at: Time, index: usize, indicator: Indicator) {
+        let entry = &mut self.entries[index];
+        if !std::mem::take(&mut entry.is_current[indicator as usize]) {
+            return;
+        }
+        let Status { id, network, .. } = &self.entries[index].status;
+        let knows_it = |other: &&Entry| {
+            other.status.network == *network && other.is_current[indicator as usize]
+        };
+        let others = self.entries.iter().filter(knows_it);
+        let newest =
+            others.filter_map(|other| other.values.get(indicator)).max_by_key(|one| one.at);
+        let Known { value, at } = newest.unwrap_or(Known { value: f64::NAN, at });
+        self.pending.note(*id, at, network.as_ref(), indicator, value);
     }
 
     /// The place of a network's entry; a command creates it with its first line.
@@ -242,12 +263,6 @@ impl Ledger {
 }
 
 impl Entry {
-    fn withdraw(&mut self, at: Time, indicator: Indicator, pending: &mut Pending) {
-        if std::mem::take(&mut self.is_current[indicator as usize]) {
-            pending.note(self.status.id, at, self.status.network.as_ref(), indicator, f64::NAN);
-        }
-    }
-
     fn status(&self) -> SourceStatus {
         let values = self.values.iter().map(|(indicator, known)| LastValue {
             indicator,

@@ -6,6 +6,8 @@ use std::process::Command;
 use manyways_model::select::Indicator;
 use manyways_unit::Rate;
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Builder;
 
 use super::*;
@@ -69,6 +71,7 @@ fn a_trace_is_polled_in_the_interval_which_may_change_during_a_wait() {
         assert_eq!(next(&mut sources).await, row(12_000, "rssi", -61.0));
         sources.remove(id);
         assert_eq!(sources.status("wifi"), []);
+        until(&mut sources, Indicator::Rssi, false).await;
     });
 }
 
@@ -102,6 +105,30 @@ fn interfaces_without_wifi_or_of_no_name_are_silent_with_a_reason() {
             sources.shared.changed.notified().await;
         }
         sources.stop().await;
+    });
+}
+
+#[test]
+fn a_busy_interface_has_a_rate() {
+    in_real_time(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut sender = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (mut receiver, _) = listener.accept().await.unwrap();
+        let mut sources = Sources::start(Instant::now(), Span::from_millis(10));
+        sources.add_counters("here", "lo");
+        let (bytes, mut buffer) = (vec![0; 64 << 10], vec![0; 64 << 10]);
+        let transfer = async {
+            loop {
+                sender.write_all(&bytes).await.unwrap();
+                receiver.read_exact(&mut buffer).await.unwrap();
+            }
+        };
+        let rate = until(&mut sources, Indicator::OwnRate, true);
+        let rate = tokio::select! {
+            () = transfer => unreachable!("it does not end"),
+            rate = rate => rate,
+        };
+        assert!(rate > 1.0, "{rate} Mbit/s");
     });
 }
 

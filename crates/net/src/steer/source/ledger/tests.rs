@@ -111,6 +111,22 @@ fn a_command_names_networks_up_to_a_limit() {
     assert_eq!((whole.network, whole.dropped, whole.silence), (None, 2, None));
     let expected = "it names `network-64` after 64 other networks";
     assert_eq!(whole.first_dropped.as_deref(), Some(expected));
-    ledger.remove(COMMAND);
+    ledger.remove(secs(2), COMMAND);
     assert_eq!(ledger.status("network-1"), []);
+    assert_eq!(taken(&mut ledger).len(), MAX_NETWORKS, "all are withdrawn");
+}
+
+#[test]
+fn a_value_that_another_source_knows_remains() {
+    let mut ledger = ledger();
+    let (weak, strong) = ([(Indicator::Rsrp, Some(-97.5))], [(Indicator::Rsrp, Some(-80.0))]);
+    ledger.on_reading(secs(1), COMMAND, "lte", &strong, Scope::Partial);
+    ledger.on_reading(secs(2), RADIO, "lte", &weak, Scope::Complete);
+    ledger.on_reading(secs(2), RADIO, "wifi", &weak, Scope::Complete);
+    taken(&mut ledger);
+    ledger.on_failure(secs(3), RADIO, "ModemManager does not run");
+    let row = |at, network: &str, value: &str| (at, network.to_owned(), "rsrp", value.to_owned());
+    assert_eq!(taken(&mut ledger), [row(1, "lte", "-80"), row(3, "wifi", "NaN")]);
+    ledger.on_failure(secs(4), COMMAND, "it ended");
+    assert_eq!(taken(&mut ledger), [row(4, "lte", "NaN")]);
 }
