@@ -230,13 +230,17 @@ mod tests {
 
     #[test]
     fn attributes_end_where_one_is_cut_off() {
-        let flagged = [5, 0, 3, 0x80, 1, 0, 0, 0, 4, 0, 2, 0, 9, 0, 1, 0];
-        let flagged: Vec<u8> = match cfg!(target_endian = "little") {
-            true => flagged.into(),
-            false => return,
-        };
+        let header = |length: u16, kind: u16| [length.to_ne_bytes(), kind.to_ne_bytes()].concat();
+        let flagged = [
+            header(5, 0x8003),
+            vec![1, 0, 0, 0],
+            header(4, 2),
+            // Nine bytes are announced.
+            header(9, 1),
+        ]
+        .concat();
         assert_eq!(attributes(&flagged).collect::<Vec<_>>(), [(3, &[1][..]), (2, &[][..])]);
         // A length below that of the header.
-        assert_eq!(attributes(&[3, 0, 1, 0, 0]).count(), 0);
+        assert_eq!(attributes(&header(3, 1)).count(), 0);
     }
 }
