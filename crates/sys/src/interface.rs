@@ -13,6 +13,7 @@ pub(crate) mod kernel;
 mod kind;
 mod reach;
 pub mod watch;
+pub mod wifi;
 
 use std::fmt;
 use std::net::IpAddr;

@@ -1,9 +1,24 @@
-//! Models of the selection of networks.
+//! Models of the selection of networks, and its indicators.
 
 use manyways_model::select::model::{self, Carriage};
-use manyways_model::select::{Feature, Features};
+use manyways_model::select::{Feature, Features, Source};
+use manyways_net::steer::source::{Line, Lines, MAX_LINE, WrongLine, check};
+use manyways_sys::interface::wifi::read_stations;
 use manyways_unit::Size;
 
+pub(super) const LINE_WORDS: &[&str] = &[
+    "{\"network\":\"lte\"",
+    ",\"rsrp\":-97.5",
+    ",\"rsrq\":",
+    ",\"snr\":",
+    ",\"cqi\":9",
+    ",\"link-rate\":",
+    "null",
+    "1e999",
+    "-0",
+    "}\n",
+    "[[",
+];
 pub(super) const MODEL_WORDS: &[&str] = &[
     "\"schema\":\"manyways.select-model/1\"",
     "\"regressors\":{\"wifi\":{",
@@ -34,5 +49,39 @@ pub(super) fn model(bytes: &[u8]) {
         assert!(!found.value.is_nan());
         assert!(found.unknown.iter().all(|one| *one != Feature::SIZE));
         assert!(predicted(u64::MAX).is_some_and(|found| !found.value.is_nan()));
+    }
+}
+
+/// Output of a command. The first byte is the length of pieces in which it comes.
+pub(super) fn lines(bytes: &[u8]) {
+    let Some((piece, text)) = bytes.split_first() else { return };
+    let lines_of = |size: usize| -> Vec<Result<Line, WrongLine>> {
+        let mut lines = Lines::new(None);
+        text.chunks(size).flat_map(|piece| lines.on_bytes(piece)).collect()
+    };
+    let lines = lines_of(usize::from(*piece).max(1));
+    assert_eq!(lines, lines_of(text.len().max(1)));
+    for line in lines {
+        match line {
+            Ok(line) => {
+                assert!(!line.network.is_empty() && line.network.len() <= MAX_LINE);
+                assert!(!line.readings.is_empty());
+                for (indicator, value) in line.readings {
+                    assert_eq!(indicator.source(), Source::Passive);
+                    let checked = value.and_then(|value| check(indicator, value).ok());
+                    assert!(checked.is_none_or(f64::is_finite));
+                }
+            }
+            Err(wrong) => assert!(!wrong.to_string().contains('\n')),
+        }
+    }
+}
+
+/// Messages of nl80211.
+pub(super) fn stations(bytes: &[u8]) {
+    for station in read_stations(bytes) {
+        for rate in [station.sent_rate, station.received_rate].into_iter().flatten() {
+            assert!(!rate.is_zero());
+        }
     }
 }
