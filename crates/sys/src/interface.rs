@@ -7,11 +7,12 @@
 mod alias;
 pub mod announcement;
 mod counters;
+mod default;
 mod flags;
 mod host_config;
 pub(crate) mod kernel;
 mod kind;
-mod reach;
+pub(crate) mod reach;
 pub mod watch;
 pub mod wifi;
 
@@ -24,6 +25,8 @@ pub use flags::is_running;
 use host_config::{HostConfig, InterfaceConfig};
 use kernel::{Address, Kernel, Link};
 use kind::DeviceFacts;
+
+pub use default::{DefaultInterface, default_interfaces};
 
 use manyways_unit::Prefix;
 
@@ -284,6 +287,8 @@ pub struct Device {
     pub hardware: u16,
     /// Whether the interface is up (administratively).
     pub is_up: bool,
+    /// Maximum IP packet size in bytes.
+    pub mtu: u32,
 }
 
 /// Lists all interfaces in the order of their indexes, of any kind.
@@ -297,6 +302,7 @@ pub fn devices() -> Result<Vec<Device>, ListError> {
         name: link.name,
         hardware: link.hardware,
         is_up: link.up,
+        mtu: link.mtu,
     };
     let mut devices: Vec<Device> = links.into_iter().map(device).collect();
     devices.sort_by_key(|device| device.index);

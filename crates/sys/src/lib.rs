@@ -3,13 +3,14 @@
 //!
 //! This is the only crate of manyways with `unsafe` code. It makes no decisions and contains
 //! nothing about links, schedulers or scenarios. Start with [`tun::Tun`] and [`netns::NetNs`] for
-//! the emulator, with [`interface::list`] for the networks of a host, and with [`tproxy::Rules`]
-//! for redirecting traffic to a proxy.
+//! the emulator, with [`interface::list`] for the networks of a host, with [`tproxy::Rules`] for
+//! redirecting traffic to a proxy, and with [`egress::Egress`] for choosing its network.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod capture;
 pub mod clock;
 pub mod command;
+pub mod egress;
 pub mod filesystem;
 pub mod input;
 pub mod interface;

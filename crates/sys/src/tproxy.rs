@@ -19,10 +19,11 @@
 //! All functions act in the network namespace of the calling thread, need `CAP_NET_ADMIN`, `nft`
 //! and `ip`, and block for some milliseconds.
 
-mod command;
+pub(crate) mod command;
+pub(crate) mod holder;
 mod installed;
-mod probe;
-mod script;
+pub(crate) mod probe;
+pub(crate) mod script;
 
 use std::io;
 
@@ -229,4 +230,4 @@ pub fn connected() -> Result<Vec<Prefix>, interface::ListError> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -188,6 +188,21 @@ impl PrefixMap {
         };
         (value != NONE).then_some(value)
     }
+
+    /// Returns the ranges with a value, in ascending order, IPv4 before IPv6: first and last
+    /// address, and the value. No two overlap.
+    pub fn ranges(&self) -> impl Iterator<Item = (IpAddr, IpAddr, u32)> {
+        // A range ends before the next one, or with the last address.
+        let v4 = self.v4.iter().enumerate().map(|(index, (first, value))| {
+            let last = self.v4.get(index + 1).map_or(u32::MAX, |(next, _)| next - 1);
+            (Ipv4Addr::from(*first).into(), Ipv4Addr::from(last).into(), *value)
+        });
+        let v6 = self.v6.iter().zip(&self.v6_values).enumerate().map(|(index, (first, value))| {
+            let last = self.v6.get(index + 1).map_or(u128::MAX, |next| next - 1);
+            (Ipv6Addr::from(*first).into(), Ipv6Addr::from(last).into(), *value)
+        });
+        v4.chain(v6).filter(|(_, _, value)| *value != NONE)
+    }
 }
 
 /// Returns each address at which the longest prefix changes, with the value from there.
@@ -355,6 +370,10 @@ mod tests {
                     .max_by_key(|((_, open, _), value)| (8 - open, *value))
                     .map(|(_, value)| value);
                 prop_assert_eq!(ranges.find(place(byte, v6)), best);
+                let within = ranges.ranges().find(|(first, last, _)| {
+                    (*first..=*last).contains(&place(byte, v6))
+                });
+                prop_assert_eq!(within.map(|(_, _, value)| value), best);
             }
         }
     }

@@ -11,7 +11,7 @@ use super::kernel::{Address, Kernel, Link, RouteResult};
 /// Examples of internet addresses: two DNS root servers for each family. No packet is sent to them;
 /// they are only used for route lookups. Two, because a VPN may route one half of the address
 /// space. Documentation addresses are unsuitable, because test networks use them.
-const INTERNET_ADDRESSES: [IpAddr; 4] = [
+pub(super) const INTERNET_ADDRESSES: [IpAddr; 4] = [
     IpAddr::V4(Ipv4Addr::new(198, 41, 0, 4)),
     IpAddr::V4(Ipv4Addr::new(193, 0, 14, 129)),
     IpAddr::V6(Ipv6Addr::new(0x2001, 0x503, 0xba3e, 0, 0, 0, 2, 0x30)),
@@ -124,9 +124,14 @@ fn filtered_reason(link: &Link, expected: Option<String>) -> Unusable {
 }
 
 /// The kernel uses the larger of the two settings; 1 is strict, 2 is loose.
-fn strict_reverse_path(interface: &str) -> bool {
+pub(crate) fn strict_reverse_path(interface: &str) -> bool {
     let setting = |of: &str| read_setting("ipv4", of, "rp_filter");
     setting("all").max(setting(interface)) == 1
+}
+
+/// Whether the reverse path filter looks up routes with the mark of the packet.
+pub(crate) fn filters_with_mark(interface: &str) -> bool {
+    ["all", interface].iter().any(|of| read_setting("ipv4", of, "src_valid_mark") != 0)
 }
 
 /// Returns the addresses usable as sources, best first: IPv4 before IPv6, global before unique

@@ -1,5 +1,6 @@
 //! Runs `nft` and `ip`.
 
+use std::fs;
 use std::io::{ErrorKind, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
@@ -7,17 +8,17 @@ use std::process::{Command, Stdio};
 use super::Error;
 
 /// Runs `nft` commands as one transaction.
-pub(super) fn nft(script: &str) -> Result<(), Error> {
+pub(crate) fn nft(script: &str) -> Result<(), Error> {
     run("nft", &["-f", "-"], script).map(drop)
 }
 
 /// Checks whether the kernel accepts these `nft` commands, without changes.
-pub(super) fn nft_check(script: &str) -> Result<(), Error> {
+pub(crate) fn nft_check(script: &str) -> Result<(), Error> {
     run("nft", &["-c", "-f", "-"], script).map(drop)
 }
 
 /// Returns the table without its counters, as text; `None` if it does not exist.
-pub(super) fn nft_table(name: &str) -> Result<Option<String>, Error> {
+pub(crate) fn nft_table(name: &str) -> Result<Option<String>, Error> {
     match run("nft", &["-n", "-s", "list", "table", "inet", name], "") {
         Ok(text) => Ok(Some(text)),
         Err(Error::Refused { stderr, .. }) if stderr.contains("No such file") => Ok(None),
@@ -26,8 +27,19 @@ pub(super) fn nft_table(name: &str) -> Result<Option<String>, Error> {
 }
 
 /// Runs one `ip` command; returns its output.
-pub(super) fn ip(arguments: &[&str]) -> Result<String, Error> {
+pub(crate) fn ip(arguments: &[&str]) -> Result<String, Error> {
     run("ip", arguments, "")
+}
+
+/// Runs `ip` commands of one family, one in each line.
+pub(crate) fn ip_batch(family: &str, lines: &str) -> Result<(), Error> {
+    run("ip", &[family, "-batch", "-"], lines).map(drop)
+}
+
+/// Returns the options of `ip` for the families that this kernel supports.
+pub(crate) fn families() -> Vec<&'static str> {
+    let has = |family: &&str| *family == "-4" || fs::exists("/proc/net/if_inet6").unwrap_or(false);
+    ["-4", "-6"].into_iter().filter(has).collect()
 }
 
 fn run(program: &'static str, arguments: &[&str], input: &str) -> Result<String, Error> {

@@ -1,14 +1,11 @@
 //! Installs, checks and removes the rules.
 
 use std::fmt;
-use std::fs;
 
-use super::script::{self, HOLDER_PREFIX};
-use super::{Error, Names, Rules, Targets, command, probe};
+use super::command::{self, families};
+use super::holder::own_process;
+use super::{Error, Names, Rules, Targets, holder, probe, script};
 use manyways_unit::Prefix;
-
-/// Options of `ip` for the families.
-const FAMILIES: [&str; 2] = ["-4", "-6"];
 
 /// Installed rules. Dropping this removes them; [`Installed::remove`] also returns the result.
 #[derive(Debug)]
@@ -275,27 +272,11 @@ fn route(names: &Names, rules: &[Vec<String>], family: &str) -> Result<(), Error
     Ok(())
 }
 
-/// Returns the id and start time of this process, which the table contains as its holder.
-fn own_process() -> (i32, u64) {
-    let pid = std::process::id() as i32;
-    (pid, start_time(pid).unwrap_or(0))
-}
-
 /// Returns an error if another living process holds the table with this text.
 fn check_holder(table: Option<&str>) -> Result<(), Error> {
-    let holder = table.and_then(|table| {
-        let (_, after) = table.split_once(HOLDER_PREFIX)?;
-        let (pid, start) = after.split_once(' ')?.0.split_once('_')?;
-        Some((pid.parse::<i32>().ok()?, start.parse::<u64>().ok()?))
-    });
-    match holder {
-        Some((pid, start))
-            if pid != std::process::id() as i32
-                && start_time(pid).is_some_and(|at| at == start) =>
-        {
-            Err(Error::InUse { pid })
-        }
-        _ => Ok(()),
+    match holder::other(table) {
+        Some(pid) => Err(Error::InUse { pid }),
+        None => Ok(()),
     }
 }
 
@@ -358,18 +339,4 @@ fn chains(table: &str) -> String {
         inside &= line != "\t}";
     }
     kept
-}
-
-/// Returns the families that this kernel supports.
-fn families() -> Vec<&'static str> {
-    let has = |family: &&str| *family == "-4" || fs::exists("/proc/net/if_inet6").unwrap_or(false);
-    FAMILIES.into_iter().filter(has).collect()
-}
-
-/// Returns when a process was started, in ticks since boot. The start time distinguishes processes
-/// that had the same id. `None` if the process does not exist.
-fn start_time(pid: i32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name, which can contain any characters, ends at the last parenthesis.
-    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
 }

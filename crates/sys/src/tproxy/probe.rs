@@ -22,17 +22,24 @@ const FEATURES: [(&str, &str, &str); 7] = [
 pub(super) fn missing_feature() -> Option<Error> {
     FEATURES.into_iter().find_map(|(what, module, rule)| {
         let hook = if rule.contains("skuid") { "output" } else { "prerouting" };
-        let refused = command::nft_check(&format!(
-            "table inet manyways-probe {{\nchain probe {{\ntype filter hook {hook} priority \
-             mangle; policy accept;\n{rule}\n}}\n}}\n"
-        ));
-        match refused {
-            Err(Error::Refused { .. }) => {
-                Some(Error::MissingKernelFeature { feature: what, module })
-            }
-            _ => None,
-        }
+        missing((what, module), &format!("filter hook {hook} priority mangle"), rule)
     })
+}
+
+/// Returns the error for a feature, with its module, if the kernel refuses an example of it.
+pub(crate) fn missing(
+    (feature, module): (&'static str, &'static str),
+    hook: &str,
+    rule: &str,
+) -> Option<Error> {
+    let refused = command::nft_check(&format!(
+        "table inet manyways-probe {{\nchain probe {{\ntype {hook}; policy accept;\n{rule}\n\
+         }}\n}}\n"
+    ));
+    match refused {
+        Err(Error::Refused { .. }) => Some(Error::MissingKernelFeature { feature, module }),
+        _ => None,
+    }
 }
 
 /// Reasons why cgroups cannot be matched; the `Display` is the end of a sentence.

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Write as _};
 
-use super::{Error, FailMode, Names, Rules, Selection, Target, Targets, probe};
+use super::{Error, FailMode, Names, Rules, Selection, Target, Targets, holder, probe};
 use manyways_unit::Prefix;
 
 /// Never redirected, whatever the settings: traffic that does not leave the link or the host.
@@ -16,15 +16,12 @@ pub(super) const NEVER_REDIRECTED: [(&str, &str); 7] = [
     ("ff00::/8", "multicast"),
 ];
 
-/// Prefix of the name of the chain that contains the holder of the rules.
-pub(super) const HOLDER_PREFIX: &str = "held_by_";
-
 /// Directly before the mangle hooks, so that other programs can still change the marks.
 const CHAIN_PRIORITY: &str = "priority mangle - 5; policy accept;";
 
 /// TCP packets other than the first of a connection. Their connection was decided before; most
 /// packets that end one no longer belong to a process that could be matched.
-const LATER_SEGMENTS: &str = "tcp flags & (syn | ack) != syn";
+pub(crate) const LATER_SEGMENTS: &str = "tcp flags & (syn | ack) != syn";
 
 /// Generates the whole table. `holder` is the process that keeps it alive: its id and its start
 /// time.
@@ -56,7 +53,7 @@ type ipv6_addr
 flags interval
 }}"
     );
-    chain(&mut text, &format!("{HOLDER_PREFIX}{}_{}", holder.0, holder.1), &[]);
+    chain(&mut text, &holder::chain_name(holder), &[]);
     let mark = names.mark;
     let spared = [
         "meta l4proto != { tcp, udp } accept".to_owned(),
@@ -214,7 +211,7 @@ pub(super) fn direct_sets(names: &Names, prefixes: &[Prefix]) -> String {
     fill_set(&names.nft, "direct4", &v4) + &fill_set(&names.nft, "direct6", &v6)
 }
 
-fn fill_set<T: Display>(table: &str, set: &str, elements: &[T]) -> String {
+pub(crate) fn fill_set<T: Display>(table: &str, set: &str, elements: &[T]) -> String {
     let mut text = format!("flush set inet {table} {set}\n");
     if !elements.is_empty() {
         let _ = writeln!(text, "add element inet {table} {set} {{ {} }}", CommaSeparated(elements));
@@ -222,7 +219,7 @@ fn fill_set<T: Display>(table: &str, set: &str, elements: &[T]) -> String {
     text
 }
 
-fn chain(text: &mut String, name: &str, rules: &[String]) {
+pub(crate) fn chain(text: &mut String, name: &str, rules: &[String]) {
     let _ = writeln!(text, "chain {name} {{");
     for rule in rules {
         let _ = writeln!(text, "{rule}");
@@ -297,12 +294,7 @@ fn conditions(selection: &Selection) -> Result<Vec<String>, Error> {
         Selection::All => vec![String::new()],
         Selection::Users(users) if users.is_empty() => Vec::new(),
         Selection::Users(users) => vec![format!("meta skuid {{ {} }} ", CommaSeparated(users))],
-        Selection::Cgroup(path) => {
-            let found = probe::cgroup(path)
-                .map_err(|error| Error::Cgroup { path: path.clone(), reason: error })?;
-            let path = quoted(&found.path, "a cgroup")?;
-            vec![format!("socket cgroupv2 level {} {path} ", found.level)]
-        }
+        Selection::Cgroup(path) => vec![format!("{} ", in_cgroup(path)?)],
         Selection::Marked(mark) => vec![format!("meta mark & {mark:#x} == {mark:#x} ")],
         Selection::To(prefixes) => {
             let merged = Prefix::merge(prefixes.clone());
@@ -320,20 +312,33 @@ fn conditions(selection: &Selection) -> Result<Vec<String>, Error> {
     })
 }
 
+/// Returns the condition for processes in a cgroup, or in one below it.
+pub(crate) fn in_cgroup(path: &str) -> Result<String, Error> {
+    let found = probe::cgroup(path)
+        .map_err(|error| Error::Cgroup { path: path.to_owned(), reason: error })?;
+    let path = quoted(&found.path, "a cgroup")?;
+    Ok(format!("socket cgroupv2 level {} {path}", found.level))
+}
+
 /// nftables has quoted strings, but no escape for a quote within them.
-fn quoted(text: &str, what: &str) -> Result<String, Error> {
+pub(crate) fn quoted(text: &str, what: &str) -> Result<String, Error> {
     if text.is_empty() || text.contains(|c: char| c == '"' || c == '*' || c.is_control()) {
         return Err(Error::InvalidValue(format!("{text:?} cannot be {what}")));
     }
     Ok(format!("\"{text}\""))
 }
 
-fn check_names(names: &Names) -> Result<(), Error> {
+pub(crate) fn check_table_name(name: &str) -> Result<(), Error> {
     let fit = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    if !names.nft.starts_with(|c: char| c.is_ascii_alphabetic()) || !names.nft.chars().all(fit) {
-        let message = format!("{:?} cannot be a table: use letters, digits, - and _", names.nft);
+    if !name.starts_with(|c: char| c.is_ascii_alphabetic()) || !name.chars().all(fit) {
+        let message = format!("{name:?} cannot be a table: use letters, digits, - and _");
         return Err(Error::InvalidValue(message));
     }
+    Ok(())
+}
+
+fn check_names(names: &Names) -> Result<(), Error> {
+    check_table_name(&names.nft)?;
     if names.mark == 0 || names.own_mark == 0 || names.mark & names.own_mark != 0 {
         let message = "the two marks must be non-zero and share no bits".to_owned();
         return Err(Error::InvalidValue(message));
@@ -341,7 +346,7 @@ fn check_names(names: &Names) -> Result<(), Error> {
     Ok(())
 }
 
-struct CommaSeparated<'a, T>(&'a [T]);
+pub(crate) struct CommaSeparated<'a, T>(pub(crate) &'a [T]);
 
 impl<T: Display> Display for CommaSeparated<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

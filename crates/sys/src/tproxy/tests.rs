@@ -1,7 +1,7 @@
 //! Rules in unnamed namespaces: a host with one link to other hosts, of which one server answers
 //! `direct` to every client, and a proxy on the host that answers with the requested destination.
 
-mod testbed;
+pub(crate) mod testbed;
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};

@@ -166,18 +166,18 @@ pub fn installed_state() -> String {
 }
 
 /// A thread that serves sockets until dropped, and then closes them.
-struct Server {
+pub struct Server {
     waker: Arc<Waker>,
     thread: Option<JoinHandle<()>>,
 }
 
-enum ServerSocket {
+pub enum ServerSocket {
     Tcp(TcpListener),
     Udp(UdpSocket),
 }
 
 impl Server {
-    fn start(
+    pub fn start(
         sockets: Vec<ServerSocket>,
         mut serve: impl FnMut(&ServerSocket) + Send + 'static,
     ) -> Self {
@@ -331,7 +331,7 @@ pub fn connect(to: SocketAddr) -> io::Result<TcpStream> {
     connect_marked(to, 0)
 }
 
-fn connect_marked(to: SocketAddr, mark: u32) -> io::Result<TcpStream> {
+pub fn connect_marked(to: SocketAddr, mark: u32) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, None)?;
     if mark != 0 {
         set_mark(&socket, mark)?;
@@ -345,7 +345,7 @@ pub fn ask_tcp_through(to: SocketAddr, interface: &str) -> io::Result<String> {
     answer(&mut connect_with(socket, to)?)
 }
 
-fn connect_with(socket: Socket, to: SocketAddr) -> io::Result<TcpStream> {
+pub fn connect_with(socket: Socket, to: SocketAddr) -> io::Result<TcpStream> {
     socket.connect_timeout(&to.into(), ANSWER_TIMEOUT)?;
     let stream = TcpStream::from(socket);
     stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
