@@ -46,7 +46,7 @@ pub struct Download {
     pub probes: u32,
 }
 
-/// Networks of a download, and what has arrived.
+/// Networks of a download, and the bytes that have arrived.
 struct Model<'a> {
     links: &'a [LinkSpec; 2],
     /// Network that is used, since when its connection exists, in milliseconds.

@@ -1,5 +1,5 @@
-//! Probes of an adaptive monitor, beside probes in a fixed interval: bytes, and what is lost by
-//! older results.
+//! Probes of an adaptive monitor, beside probes in a fixed interval: bytes, and the objective that
+//! older results lose.
 //!
 //! A transfer begins every ten seconds, so that the probes in an interval of five seconds are two for
 //! each. The results of a probe are those of the table at that second; a result that is older than
@@ -97,7 +97,7 @@ fn one(set: Set, in_stages: bool, threshold: f64, cases: &[Case], folds: &[Fold]
     }
 }
 
-/// What a monitor does before one decision, and the bytes that it takes.
+/// Probes by a monitor before one decision; returns their bytes.
 fn step(monitor: &mut Monitor, role: Role, second: u64, case: &Case, fold: &Fold) -> u64 {
     let now = Time::from_millis(second * 1_000);
     set(monitor, role, now, case, |one| one.source() == Source::Passive);

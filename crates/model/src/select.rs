@@ -28,7 +28,7 @@ pub use self::closed_form::LinkEstimate;
 pub use self::decider::{Decider, Decision, Network, Override, Rated, Request, Unusable};
 pub use self::energy::TransferEnergy;
 pub use self::features::{Feature, Features, Role};
-pub use self::history::{History, HistoryKey, Sizes, Specificity};
+pub use self::history::{History, HistoryEntry, HistoryKey, Sizes, Specificity};
 pub use self::indicator::{Indicator, Indicators, Known, Source};
 pub use self::objective::{Goal, Prediction, Supply, Terms, expected};
 pub use self::selector::{Candidate, Kept, Selection, SelectionReason, Selector};

@@ -64,6 +64,11 @@ impl<K: Copy + Eq + Hash, V> LruMap<K, V> {
         Some(value)
     }
 
+    /// All entries, the oldest one first.
+    pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+        self.order.values().filter_map(|key| Some((key, self.get(key)?)))
+    }
+
     pub fn oldest(&self) -> Option<&V> {
         self.order.first_key_value().and_then(|(_, key)| self.get(key))
     }
@@ -91,6 +96,7 @@ mod tests {
         assert_eq!(bounded.refresh_or_insert_with(4, || 40), &40);
         assert_eq!(bounded.remove(&1), Some(11));
         assert_eq!(bounded.remove(&1), None);
+        assert_eq!(bounded.iter().collect::<Vec<_>>(), [(&3, &30), (&2, &21), (&4, &40)]);
         let left: Vec<_> = std::iter::from_fn(|| bounded.pop_oldest()).collect();
         assert_eq!(left, [(3, 30), (2, 21), (4, 40)]);
         assert_eq!((bounded.len(), bounded.order.len()), (0, 0));

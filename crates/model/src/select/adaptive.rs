@@ -6,7 +6,7 @@ use manyways_unit::{Size, Span, Time};
 
 use super::indicator::{Indicator, Indicators, Source};
 
-/// A burst that is older than this says nothing about the trend.
+/// A burst that is older than this does not show the trend.
 const TREND: Span = Span::from_secs(30);
 
 /// When a network may be probed.

@@ -62,7 +62,7 @@ pub struct Override {
 /// A transfer that is to begin, or goes on.
 #[derive(Clone, Debug)]
 pub struct Request<'a> {
-    /// What remains of it.
+    /// Sizes of the part that remains.
     pub sizes: &'a Sizes,
     pub app: Option<&'a str>,
     /// The choice that is used now.
@@ -71,7 +71,7 @@ pub struct Request<'a> {
     pub allows_both: bool,
 }
 
-/// What selects.
+/// The networks, the goal and the model of decisions.
 #[derive(Clone, Debug)]
 pub struct Decider {
     pub goal: Goal,
@@ -95,7 +95,7 @@ pub struct Rated {
     pub is_closed_form: bool,
     /// Whether nothing has measured a network of the choice, so that usual values stand for it.
     pub is_assumed: bool,
-    /// What the model knows, but nobody measured.
+    /// Features of the model that were not measured.
     pub unknown: Vec<Feature>,
 }
 
@@ -120,7 +120,7 @@ impl Decision {
 }
 
 impl Network {
-    /// The role in models: what is not cellular is like Wi-Fi.
+    /// The role in models: each kind that is not cellular is like Wi-Fi.
     pub fn role(&self) -> Role {
         if self.kind == NetworkKind::Cellular { Role::Lte } else { Role::Wifi }
     }

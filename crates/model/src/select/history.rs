@@ -16,6 +16,8 @@ const HALF_LIFE: Span = Span::from_secs(14 * 86_400);
 const MIN_WEIGHT: f64 = 3.0;
 /// Buckets to each doubling of a size are a power of two; this is its exponent.
 const FINENESS: u32 = 1;
+/// Weight of a bucket, at most.
+const MAX_WEIGHT: f64 = 1e9;
 /// A larger transfer counts as this.
 const MAX_SIZE: Size = Size::from_bytes(1 << 36);
 
@@ -45,6 +47,16 @@ pub struct Sizes {
     /// Sizes with their probabilities; not empty.
     pub weighted: Vec<(Size, f64)>,
     pub specificity: Specificity,
+}
+
+/// The stored transfers of a key.
+#[derive(Clone, PartialEq, Debug)]
+pub struct HistoryEntry {
+    pub key: HistoryKey,
+    /// Time of the last transfer.
+    pub at: Time,
+    /// Bucket of the size and weight at `at`, in order of the size.
+    pub buckets: Vec<(u16, f64)>,
 }
 
 /// Decayed numbers of transfers by size.
@@ -163,6 +175,33 @@ impl History {
         known.unwrap_or_else(|| Sizes::unknown(is_chunked))
     }
 
+    /// All keys with their weights, the one that was used least recently first.
+    pub fn entries(&self) -> impl Iterator<Item = HistoryEntry> {
+        self.keys.iter().map(|(key, counts)| HistoryEntry {
+            key: *key,
+            at: counts.at,
+            buckets: counts.buckets.clone(),
+        })
+    }
+
+    /// A history with these entries. Leaves out weights and buckets that no history has.
+    pub fn of_entries(entries: impl IntoIterator<Item = HistoryEntry>) -> Self {
+        let mut keys = LruMap::default();
+        for HistoryEntry { key, at, mut buckets } in entries {
+            let last = log_buckets::index(MAX_SIZE.as_bytes(), FINENESS);
+            buckets.retain(|(bucket, weight)| {
+                *bucket <= last && weight.is_finite() && (0.0..=MAX_WEIGHT).contains(weight)
+            });
+            buckets.sort_by_key(|(bucket, _)| *bucket);
+            buckets.dedup_by_key(|(bucket, _)| *bucket);
+            keys.insert(key, Counts { buckets, at });
+            if keys.len() > MAX_KEYS {
+                keys.pop_oldest();
+            }
+        }
+        Self { keys }
+    }
+
     /// Forgets all transfers.
     pub fn clear(&mut self) {
         *self = Self::default();
@@ -247,6 +286,19 @@ mod tests {
         assert_eq!(rest.weighted.len(), 1);
         assert_eq!(rest.weighted[0], (Size::from_bytes(907_504), 1.0));
         assert_eq!(sizes.after(Size::from_mib(8)), None);
+    }
+
+    #[test]
+    fn a_history_is_the_same_after_its_entries_were_stored() {
+        let history = with(&[(key(1, 1), 5_000), (key(1, 2), 100_000), (key(2, 2), 1 << 40)]);
+        let back = History::of_entries(history.entries());
+        assert!(back.entries().eq(history.entries()));
+        assert_eq!(back.sizes(day(1), key(2, 2), false), history.sizes(day(1), key(2, 2), false));
+        // Weights that no history has.
+        let mut wrong: Vec<HistoryEntry> = history.entries().take(1).collect();
+        wrong[0].buckets = vec![(1, f64::NAN), (2, -1.0), (u16::MAX, 1.0), (4, 1.0), (3, 5.0)];
+        let kept: Vec<HistoryEntry> = History::of_entries(wrong).entries().collect();
+        assert_eq!(kept[0].buckets, [(3, 5.0), (4, 1.0)]);
     }
 
     #[test]

@@ -159,8 +159,8 @@ impl Indicators {
         self.get(indicator).map(|known| known.value)
     }
 
-    /// What a decision may use: without probes and own traffic that are older than `limit`, and with
-    /// the newer one of probes and own traffic in the place of both.
+    /// The indicators that a decision may use: without probes and own traffic that are older than
+    /// `limit`, and with the newer one of probes and own traffic in the place of both.
     ///
     /// Models know the rate of a burst; own traffic that is newer shows the same rate better.
     pub fn current(&self, now: Time, limit: Span) -> Self {

@@ -1,4 +1,4 @@
-//! Tables of transfers: what was known of the networks before, and how long they took.
+//! Tables of transfers: the indicators of the networks before, and the time that they took.
 //!
 //! `docs/steer-model.md` describes the columns. The same table trains a model and tests policies.
 
@@ -44,7 +44,7 @@ pub enum TransfersError {
     Value {
         line: usize,
         column: String,
-        /// As it is in the table, shortened.
+        /// The text in the table, shortened.
         value: String,
     },
     #[error("it has more than {MAX_ROWS} rows")]

@@ -33,11 +33,16 @@ pub struct UsageFile(Option<PathBuf>);
 impl UsageFile {
     /// Uses the file in this folder. Without a folder, the counts are not stored.
     pub fn within(folder: Option<&Path>) -> Self {
-        Self(folder.map(|folder| folder.join(FILE_NAME)))
+        Self::named(folder, FILE_NAME)
+    }
+
+    /// Uses a file with another name, for other bytes than those of bonds.
+    pub fn named(folder: Option<&Path>, name: &str) -> Self {
+        Self(folder.map(|folder| folder.join(name)))
     }
 
     /// Reads the counts. A file that cannot be parsed is renamed.
-    pub(super) fn load(&self) -> Usage {
+    pub(crate) fn load(&self) -> Usage {
         Usage::new(self.0.as_deref().map(read).unwrap_or_default())
     }
 
@@ -46,7 +51,7 @@ impl UsageFile {
     /// # Errors
     /// If the file cannot be locked or written. The counts then remain new, and the next call adds
     /// them.
-    pub(super) fn save(&self, usage: &mut Usage) -> io::Result<()> {
+    pub(crate) fn save(&self, usage: &mut Usage) -> io::Result<()> {
         let Some(file) = &self.0 else { return Ok(()) };
         if usage.added_to(UsageCounts::default()).is_none() {
             return Ok(());

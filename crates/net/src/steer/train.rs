@@ -24,7 +24,7 @@ pub enum Learner {
     Svr,
 }
 
-/// What a model is trained with, beside the table.
+/// Options of a training.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Training {
@@ -105,7 +105,7 @@ impl Training {
         let (stdout, stderr) = (child.0.stdout.take(), child.0.stderr.take());
         let (text, messages) = thread::scope(|scope| {
             scope.spawn(|| {
-                // A trainer that refuses the table reads no further, and says why.
+                // A trainer that refuses the table reads no further, and prints the reason.
                 let _ = stdin.map(|mut stdin| self.write(&mut stdin, table));
             });
             let messages = scope.spawn(|| read(stderr, MAX_MESSAGES));

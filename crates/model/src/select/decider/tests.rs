@@ -1,3 +1,5 @@
+use std::sync::LazyLock;
+
 use proptest::prelude::*;
 
 use super::super::adaptive::ProbeLimits;
@@ -5,6 +7,8 @@ use super::super::indicator::Indicator;
 use super::super::model::{DEFAULT, parse};
 use super::super::selector::SelectionReason;
 use super::*;
+
+static MODEL: LazyLock<Model> = LazyLock::new(|| parse(DEFAULT.trim_end()).unwrap());
 
 const WIFI: Choice = Choice::Only(0);
 const LTE: Choice = Choice::Only(1);
@@ -34,7 +38,7 @@ fn decider(wifi: (f64, f64), lte: (f64, f64)) -> Decider {
     Decider {
         goal: Goal::FAST,
         supply: Supply::Unknown,
-        model: Some(parse(DEFAULT.trim_end()).unwrap()),
+        model: Some(MODEL.clone()),
         networks: vec![
             network("wlan0", NetworkKind::Wifi, wifi.0, wifi.1),
             network("wwan0", NetworkKind::Cellular, lte.0, lte.1),

@@ -26,7 +26,7 @@ pub enum Rule<'a> {
     Oracle,
 }
 
-/// A rule with its memory, which begins anew at each place.
+/// A rule with its memory, which is empty again at each place.
 #[derive(Clone, Debug)]
 pub struct Policy<'a> {
     rule: Rule<'a>,
@@ -41,8 +41,8 @@ impl<'a> Policy<'a> {
         Self { rule, place: String::new(), memory: None, pinged: None }
     }
 
-    /// The choice for a case; the first one of `among` if the rule knows nothing. `sizes`: what is
-    /// known of the size.
+    /// The choice for a case; the first one of `among` if the rule knows nothing. `sizes`: those
+    /// that are possible.
     pub fn choose(
         &mut self,
         case: &Case,
