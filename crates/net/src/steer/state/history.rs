@@ -40,7 +40,7 @@ struct Entry {
 
 /// The sizes of earlier transfers, and the file in which they are stored.
 ///
-/// Names of hosts and applications are hashed with a random key of this file: whoever gets only the
+/// Names of hosts and applications are hashed with a random key of this file: a reader of the
 /// hashes cannot try names.
 #[derive(Debug)]
 pub struct HistoryFile {
@@ -59,7 +59,8 @@ impl HistoryFile {
         let file = within(folder, "history.json");
         let lost = "the sizes of earlier transfers are lost";
         let document: Document = file.as_deref().map(|file| read(file, lost)).unwrap_or_default();
-        let key = base64::decode(document.key.as_bytes()).and_then(|key| <[u8; KEY]>::try_from(key).ok());
+        let key =
+            base64::decode(document.key.as_bytes()).and_then(|key| <[u8; KEY]>::try_from(key).ok());
         let Some(key) = key else {
             let mut key = [0; KEY];
             let filled = SystemRandom::new().fill(&mut key);
