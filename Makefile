@@ -34,7 +34,7 @@ lint: ## Check format, lints, docs, layers, licences and shell scripts
 	@scripts/setup lint
 	@scripts/lint
 
-bench: ## Measure the emulator, get, bond, flows, probe and radio beside their rivals (BENCH=full: all); rewrites docs/benchmarks/ (needs root)
+bench: ## Measure the emulator, get, bond, flows, probe, steer and radio beside their rivals (BENCH=full: all); rewrites docs/benchmarks/ (needs root)
 	@scripts/setup bench
 	cargo build --release -p manyways-cli -p manyways-bench
 	@scripts/release
@@ -44,5 +44,6 @@ bench: ## Measure the emulator, get, bond, flows, probe and radio beside their r
 	$(TARGET)/release/manyways-bench get --json bench/results/get.json --markdown docs/benchmarks/get.md
 	$(TARGET)/release/manyways-bench bond --json bench/results/bond.json --markdown docs/benchmarks/bond.md
 	$(TARGET)/release/manyways-bench probe --json bench/results/probe.json --markdown docs/benchmarks/probe.md
+	MANYWAYS_PYTHON=$$(scripts/scikit-learn) $(TARGET)/release/manyways-bench steer --json bench/results/steer.json --markdown docs/benchmarks/steer.md
 	$(TARGET)/release/manyways-bench radio --json bench/results/radio.json --markdown docs/benchmarks/radio.md
 	$(TARGET)/release/manyways-bench flows --manyways $(TARGET)/trained/manyways --untrained $(MANYWAYS) --json bench/results/flows.json --markdown docs/benchmarks/flows.md
