@@ -9,6 +9,7 @@
 
 mod allow;
 mod carrier;
+mod choice;
 mod client;
 pub mod control;
 mod datagrams;
@@ -47,6 +48,7 @@ pub use allow::{
     AllowError, AllowFile, AllowFileError, AllowReason, AuthorizedClient, AuthorizedClients,
 };
 pub use carrier::CarrierError;
+pub use choice::{ChoiceError, ChoiceRequest};
 pub use client::{Client, ClientEvent, ClientOptions, ConnectFailure};
 pub use delay_gate::{DelayGrant, DelayRequest, GateCommand, GateEvent};
 pub use enforcer::PolicyEnforcer;

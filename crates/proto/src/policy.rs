@@ -22,6 +22,7 @@
 //! The permitted paths of a rule are strict: a flow waits while none of them exists, and never uses
 //! another path.
 
+mod auto;
 mod cgroup;
 mod condition;
 mod domain;
@@ -36,10 +37,11 @@ mod paths;
 mod range;
 mod selector;
 
-use std::fmt;
+use std::collections::BTreeSet;
 
 use manyways_unit::Size;
 
+pub use auto::Goal;
 pub use engine::{Decision, Engine, Verdict};
 pub use explain::{Explanation, Step};
 pub use lint::Warning;
@@ -47,6 +49,7 @@ pub use parse::{MAX_PATTERNS, MAX_RULES, MAX_TEXT, PolicyError};
 pub use paths::{Environment, PathFacts};
 pub use selector::{Flow, Protocol};
 
+use auto::AllowedPaths;
 use condition::Condition;
 use paths::PathSelector;
 use selector::Selector;
@@ -77,7 +80,7 @@ struct Rule {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Action {
-    Bond { scheduler: SchedulerKind, paths: PathSelector, primary: Option<Primary>, priority: u8 },
+    Bond { scheduler: SchedulerKind, paths: AllowedPaths, primary: Option<Primary>, priority: u8 },
     Direct,
     Block,
 }
@@ -112,7 +115,7 @@ impl Default for Action {
     fn default() -> Self {
         Self::Bond {
             scheduler: SchedulerKind::default(),
-            paths: PathSelector::all(),
+            paths: AllowedPaths::all(),
             primary: None,
             priority: 1,
         }
@@ -129,6 +132,16 @@ impl Policy {
     pub fn direct_rules(&self) -> impl Iterator<Item = &str> {
         let direct = self.rules.iter().filter(|rule| rule.action == Action::Direct);
         direct.map(|rule| rule.name.as_str())
+    }
+
+    /// Returns the goals of the auto rules and of the default, each once.
+    pub fn goals(&self) -> Vec<Goal> {
+        let actions = self.rules.iter().map(|rule| &rule.action).chain([&self.default]);
+        let goals = actions.filter_map(|action| match action {
+            Action::Bond { paths: AllowedPaths::Auto(goal), .. } => Some(*goal),
+            _ => None,
+        });
+        goals.collect::<BTreeSet<Goal>>().into_iter().collect()
     }
 
     /// Returns whether a rule depends on the process, user or control group of a flow.
@@ -181,21 +194,26 @@ impl Rule {
     }
 }
 
-impl fmt::Display for Action {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Direct => f.write_str("direct"),
-            Self::Block => f.write_str("block"),
+impl Action {
+    /// Returns the action for explanations: `single over wifi`.
+    fn text(&self, environment: &Environment) -> String {
+        let (scheduler, paths, primary, priority) = match self {
+            Self::Direct => return "direct".to_owned(),
+            Self::Block => return "block".to_owned(),
             Self::Bond { scheduler, paths, primary, priority } => {
-                write!(f, "{scheduler} over {paths}")?;
-                match primary {
-                    None => {}
-                    Some(Primary::LowestLatency) => f.write_str(", the lowest latency first")?,
-                    Some(Primary::Paths(paths)) => write!(f, ", {paths} first")?,
-                }
-                if *priority == 1 { Ok(()) } else { write!(f, ", priority {priority}") }
+                (scheduler, paths, primary, priority)
             }
+        };
+        let mut text = format!("{scheduler} over {}", paths.text(environment));
+        match primary {
+            None => {}
+            Some(Primary::LowestLatency) => text += ", the lowest latency first",
+            Some(Primary::Paths(paths)) => text += &format!(", {paths} first"),
         }
+        if *priority != 1 {
+            text += &format!(", priority {priority}");
+        }
+        text
     }
 }
 

@@ -29,6 +29,8 @@ pub(super) const POLICY_WORDS: &[&str] = &[
     "monthly = \"1GB\"",
     "primary = \"lowest-latency\"",
     "paths = \"!metered\"",
+    "paths = \"auto\"",
+    "goal = \"fast\"",
     "hold = \"0s\"",
     "margin = \"0%\"",
 ];
@@ -63,7 +65,9 @@ pub(super) fn policy(bytes: &[u8]) {
         let paths = vec![facts(0), facts(1)];
         let _ = policy.lint(&paths);
         let battery = Some(next());
-        engine.observe(now, &Environment { paths, battery, charging: None });
+        let chosen = ["wlan0", "wwan0"].into_iter().filter(|_| next() & 1 == 0).map(str::to_owned);
+        let choices = [("fast".to_owned(), chosen.collect())].into();
+        engine.observe(now, &Environment { paths, battery, charging: None, choices });
         // An equal policy is not a change.
         assert!(!engine.replace(now, policy.clone()));
         assert!(engine.next_wakeup().is_none_or(|wakeup| wakeup > now));

@@ -71,10 +71,12 @@ fn control(name: &str, user: Option<&str>, status: StatusHandle) -> Result<Optio
         async move {
             let response = match request {
                 ControlRequest::Status => ControlResponse::GatewayStatus(status.status()),
-                ControlRequest::Why(_) | ControlRequest::Delay(_) => ControlResponse::Refused {
-                    message: "a gateway has no policy".to_owned(),
-                    hint: Some("run the command on the device with the client".to_owned()),
-                },
+                ControlRequest::Why(_) | ControlRequest::Delay(_) | ControlRequest::Choose(_) => {
+                    ControlResponse::Refused {
+                        message: "a gateway has no policy".to_owned(),
+                        hint: Some("run the command on the device with the client".to_owned()),
+                    }
+                }
             };
             response.into()
         }

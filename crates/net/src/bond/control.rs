@@ -17,6 +17,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
+use super::choice::ChoiceRequest;
 use super::delay_gate::{DelayGrant, DelayRequest};
 use super::gateway_status::GatewayStatus;
 use super::status::Status;
@@ -40,6 +41,8 @@ pub enum ControlRequest {
     Why(WhyQuery),
     /// The ownership of the delay gate. The connection stays open after the response.
     Delay(DelayRequest),
+    /// The choice of the paths of auto rules.
+    Choose(ChoiceRequest),
 }
 
 /// The response to a [`ControlRequest`].
@@ -57,6 +60,8 @@ pub enum ControlResponse {
         /// Those of the program's rules whose connections bypass the bond; they are delayed, too.
         direct_rules: Vec<String>,
     },
+    /// The choice applies.
+    Chosen,
     /// The request is refused.
     Refused {
         /// The reason, as one sentence.

@@ -11,7 +11,7 @@ use manyways_proto::bond::io_limits::IoLimits;
 use manyways_proto::bond::path::{self, PathMonitor, PathSnapshot, PathState};
 use manyways_proto::bond::routing::{AppFlow, AppFlowId, Carriage, FlowTable, Output, Routing};
 use manyways_proto::mux::{Counters, Destination, FlowId, Input, StreamId};
-use manyways_proto::policy::{Decision, Policy, Protocol};
+use manyways_proto::policy::{Decision, Goal, Policy, Protocol};
 use manyways_proto::sched::{PathId, StreamPolicy};
 use manyways_sys::process;
 use manyways_unit::Time;
@@ -61,6 +61,8 @@ struct Inner {
     monitor: RefCell<PathMonitor>,
     usage_file: UsageFile,
     paths: RefCell<Vec<PathSnapshot>>,
+    /// Chosen paths of each goal, for auto rules.
+    choices: RefCell<BTreeMap<String, Vec<String>>>,
     processes: ProcessLookup,
     names: RefCell<Names>,
     /// Queries that were sent to name servers: the flow, the DNS ID and the name.
@@ -99,6 +101,7 @@ impl PolicyEnforcer {
             monitor: RefCell::new(monitor),
             usage_file,
             paths: RefCell::default(),
+            choices: RefCell::default(),
             processes: ProcessLookup::new(IoLimits::default()),
             names: RefCell::default(),
             dns_queries: RefCell::default(),
@@ -477,6 +480,27 @@ impl PolicyEnforcer {
         }
     }
 
+    pub(super) fn record_event(&self, event: impl FnOnce() -> BondEvent) {
+        self.0.journal.record(self.now(), event);
+    }
+
+    /// Sets the chosen paths of a goal; none remove the choice. Returns whether they are others,
+    /// and has then decided again about all flows.
+    pub(super) fn set_choice(&self, goal: Goal, paths: Vec<String>) -> bool {
+        let name = goal.name().to_owned();
+        let before = match paths.is_empty() {
+            true => self.0.choices.borrow_mut().remove(&name),
+            false => self.0.choices.borrow_mut().insert(name.clone(), paths),
+        };
+        let differs = before != self.0.choices.borrow().get(&name).cloned();
+        if differs {
+            self.sample_now();
+            // A condition on the primary path of an auto rule may have another wakeup.
+            self.0.timer.notify_one();
+        }
+        differs
+    }
+
     /// Samples paths and battery, and decides again if they have changed.
     fn sample_now(&self) {
         self.0.monitor.borrow_mut().sample_now(self.now());
@@ -505,10 +529,11 @@ impl PolicyEnforcer {
         let (samples, counters) = client
             .handle()
             .with(|session| (sample_paths(&known, session, is_asleep), session.mux.counters()));
-        let (environment, paths) = {
+        let (mut environment, paths) = {
             let table = self.0.table.borrow();
             self.0.monitor.borrow_mut().sample(now, today(), table.policy(), &samples)
         };
+        environment.choices.clone_from(&self.0.choices.borrow());
         self.0.journal.paths(now, &paths);
         self.0.journal.counters(now, counters);
         self.0.paths.replace(paths);

@@ -35,6 +35,13 @@ pub enum BondEvent {
         /// `bond`, `direct`, `block`.
         decision: String,
     },
+    /// The chosen paths of auto rules have changed.
+    BondChoice {
+        /// Goal of the rules: `fast`, `balanced` or `thrifty`.
+        goal: String,
+        /// Names of the chosen paths; empty if the rules have no choice any more.
+        paths: Vec<String>,
+    },
     /// A stream of the bond has ended.
     BondClose {
         /// Number of the stream.
@@ -58,7 +65,7 @@ pub enum BondEvent {
 
 impl EventFamily for BondEvent {
     const NAMES: &'static [&'static str] =
-        &["bond-path", "bond-open", "bond-policy", "bond-close", "bond-reinjection"];
+        &["bond-path", "bond-open", "bond-policy", "bond-choice", "bond-close", "bond-reinjection"];
 }
 
 /// A connection that a bond carries.
@@ -119,6 +126,7 @@ mod tests {
                     decision: "bond".into(),
                 },
             ),
+            at(435, BondEvent::BondChoice { goal: "fast".into(), paths: vec!["lte".into()] }),
             at(440, BondEvent::BondReinjection { bytes: 1_400, spurious_bytes: 0 }),
             at(
                 450,

@@ -268,6 +268,7 @@ impl PathMonitor {
             paths: snapshots.iter().map(|path| path.facts.clone()).collect(),
             battery: self.battery.level,
             charging: self.battery.is_charging,
+            ..Environment::default()
         };
         (environment, snapshots)
     }

@@ -5,6 +5,7 @@ use std::fmt;
 use manyways_unit::human::{self, InvalidValue};
 use manyways_unit::{Rate, Size, Span};
 
+use super::auto::AllowedPaths;
 use super::hysteresis::{Comparison, Observation, Op};
 use super::lowest_latency::LowestLatencyPath;
 use super::paths::{Environment, PathFacts, PathSelector};
@@ -33,7 +34,7 @@ pub(super) struct Condition {
 pub(super) enum Subject {
     Device,
     Paths(PathSelector),
-    LowestLatency(PathSelector),
+    LowestLatency(AllowedPaths),
 }
 
 /// Property of the subject.
@@ -211,7 +212,10 @@ impl Condition {
             {
                 Some(id) => of_paths(&|path| path.id == id),
                 // Without a measured path, all of the subject's paths count.
-                None => of_paths(&|path| paths.matches(path)),
+                None => {
+                    let set = paths.path_set(environment);
+                    of_paths(&|path| set.contains(path.id))
+                }
             },
         }
     }

@@ -4,10 +4,11 @@ use std::collections::HashMap;
 
 use manyways_unit::{Size, Time};
 
+use super::auto::AllowedPaths;
 use super::condition::{Condition, Subject};
 use super::hysteresis::ConditionState;
 use super::lowest_latency::LowestLatencyPath;
-use super::paths::{Environment, PathFacts, PathSelector};
+use super::paths::{Environment, PathFacts};
 use super::range::ByteRange;
 use super::selector::{Flow, Selector};
 use super::{Action, Policy, Primary};
@@ -44,10 +45,10 @@ pub struct Engine {
     /// As observed.
     observed: Environment,
     /// As observed, with the `metered` settings of the policy applied.
-    environment: Environment,
+    pub(super) environment: Environment,
     /// All different conditions of the rules.
     pub(super) condition_states: Vec<(Condition, ConditionState)>,
-    lowest_latency_paths: Vec<(PathSelector, LowestLatencyPath)>,
+    lowest_latency_paths: Vec<(AllowedPaths, LowestLatencyPath)>,
     /// Indices of the gauges of each rule.
     pub(super) rule_conditions: Vec<Vec<usize>>,
     /// Current decision of each rule; the last one is the default.
@@ -58,7 +59,7 @@ impl Engine {
     /// Creates an engine without observations: no rule with conditions matches.
     pub fn new(policy: Policy) -> Self {
         let mut gauges: Vec<(Condition, ConditionState)> = Vec::new();
-        let mut leaders: Vec<(PathSelector, LowestLatencyPath)> = Vec::new();
+        let mut leaders: Vec<(AllowedPaths, LowestLatencyPath)> = Vec::new();
         let mut places: HashMap<Condition, usize> = HashMap::new();
         let mut wanted = Vec::with_capacity(policy.rules.len());
         for rule in &policy.rules {
@@ -133,7 +134,7 @@ impl Engine {
         }
         let known = &self.environment.paths;
         for (paths, lowest_latency) in &mut self.lowest_latency_paths {
-            lowest_latency.observe(now, paths, known);
+            lowest_latency.observe(now, paths.path_set(&self.environment), known);
         }
         let left = |path: &PathFacts| {
             let plan = self.policy.data_plan(&path.name, &path.kind)?;
@@ -172,7 +173,7 @@ impl Engine {
             }
         };
         let known = &self.environment.paths;
-        let set = paths.path_set(known);
+        let set = paths.path_set(&self.environment);
         let primary = match primary {
             None => None,
             Some(Primary::LowestLatency) => lowest_latency_path(&self.lowest_latency_paths, paths)
@@ -258,8 +259,8 @@ impl Engine {
 }
 
 fn lowest_latency_path<'l>(
-    leaders: &'l [(PathSelector, LowestLatencyPath)],
-    paths: &PathSelector,
+    leaders: &'l [(AllowedPaths, LowestLatencyPath)],
+    paths: &AllowedPaths,
 ) -> Option<&'l LowestLatencyPath> {
     leaders.iter().find(|(known, _)| known == paths).map(|(_, lowest_latency)| lowest_latency)
 }

@@ -57,7 +57,7 @@ impl Engine {
         Explanation {
             decision: verdict.decision,
             rule: verdict.rule.map(str::to_owned),
-            action: action.to_string(),
+            action: action.text(&self.environment),
             steps,
             is_waiting: match verdict.decision {
                 Decision::Bond(treatment) => self.is_all_down(treatment.paths),

@@ -6,6 +6,7 @@ use manyways_unit::Size;
 use manyways_unit::human::quoted;
 use manyways_unit::nearest::nearest;
 
+use super::auto::AllowedPaths;
 use super::condition::{Quantity, Subject};
 use super::glob::Glob;
 use super::paths::{PathFacts, PathSelector};
@@ -69,8 +70,8 @@ impl Policy {
             _ => None,
         };
         let default = paths(&self.default);
-        let is_none = |paths: &Option<PathSelector>| {
-            paths.as_ref().is_some_and(PathSelector::is_always_empty)
+        let is_none = |paths: &Option<AllowedPaths>| {
+            paths.as_ref().and_then(AllowedPaths::fixed).is_some_and(PathSelector::is_always_empty)
         };
         let rules = self.rules.iter().map(|rule| (rule, paths(&rule.action)));
         // Paths that a rule inherits from the default are reported for the default.
@@ -120,7 +121,7 @@ impl Policy {
                 _ => None,
             };
             let allowed = match action {
-                Action::Bond { paths, .. } => Some(paths),
+                Action::Bond { paths, .. } => paths.fixed(),
                 _ => None,
             };
             let asked = when.iter().filter_map(|condition| match &condition.subject {
@@ -145,16 +146,17 @@ impl Policy {
             for condition in
                 rule.conditions.iter().filter(|one| one.quantity == Quantity::Remaining)
             {
-                let (Subject::Paths(paths) | Subject::LowestLatency(paths)) = &condition.subject
-                else {
-                    continue;
+                let is_meant = |path: &PathFacts| match &condition.subject {
+                    Subject::Paths(paths) => paths.matches(path),
+                    Subject::LowestLatency(paths) => paths.may_include(path),
+                    Subject::Device => false,
                 };
-                let mut meant = known.iter().filter(|path| paths.matches(path)).peekable();
+                let mut meant = known.iter().filter(|path| is_meant(path)).peekable();
                 let counted = match meant.peek() {
                     Some(_) => meant.any(|path| self.data_plan(&path.name, &path.kind).is_some()),
                     None => self.networks.iter().any(|network| network.data_plan.is_some()),
                 };
-                let path = known.iter().find(|path| paths.matches(path));
+                let path = known.iter().find(|path| is_meant(path));
                 let path = path.map_or("NAME", |path| &path.name);
                 if !counted {
                     warnings.push(Warning {
@@ -176,7 +178,7 @@ fn excluded_primary(rule: &Rule, known: &[PathFacts]) -> Option<Warning> {
     };
     let mut meant = known.iter().filter(|path| primary.matches(path)).peekable();
     meant.peek()?;
-    (!meant.any(|path| paths.matches(path))).then(|| Warning {
+    (!meant.any(|path| paths.may_include(path))).then(|| Warning {
         line: rule.line,
         message: format!("the primary path {primary} is not among the paths of `{}`", rule.name),
         hint: Some("add it to `paths`, or leave `primary` out".into()),

@@ -8,6 +8,7 @@ use manyways_unit::nearest::nearest;
 use manyways_unit::toml::{Entry, Table, TomlError, line_and_column, parse_document, unknown_key};
 use manyways_unit::{Size, Span};
 
+use super::auto::{AllowedPaths, Goal};
 use super::condition::{Condition, HYSTERESIS, MARGIN_PERCENT, Quantity, Subject};
 use super::glob::Glob;
 use super::hysteresis::Comparison;
@@ -29,7 +30,11 @@ const MAX_NAME: usize = 64;
 /// Maximum hold time of a measured value.
 const MAX_HYSTERESIS: Span = Span::from_secs(3_600);
 
-const ACTION_KEYS: [&str; 6] = ["scheduler", "paths", "primary", "priority", "direct", "block"];
+const ACTION_KEYS: [&str; 7] =
+    ["scheduler", "paths", "goal", "primary", "priority", "direct", "block"];
+
+/// Value of `paths` in auto rules.
+const AUTO: &str = "auto";
 
 /// An error in a policy file and its position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -231,12 +236,38 @@ fn list<'t>(entry: &Entry<'t>) -> Result<Vec<Entry<'t>>, TomlError> {
     }
 }
 
-fn paths(entry: &Entry<'_>) -> Result<PathSelector, TomlError> {
-    let words = list(entry)?.iter().map(Entry::string).collect::<Result<Vec<_>, _>>()?;
-    PathSelector::parse(words).map_err(|error| {
+/// Parses the value of `paths`. An auto rule without a goal has that of `base`.
+fn allowed_paths(entry: &Entry<'_>, base: &AllowedPaths) -> Result<AllowedPaths, TomlError> {
+    let items = list(entry)?;
+    let words = items.iter().map(Entry::string).collect::<Result<Vec<_>, _>>()?;
+    let auto = words.iter().position(|word| word.trim_start_matches('!') == AUTO);
+    if let Some(item) = auto.and_then(|at| items.get(at)) {
+        return match (&words[..], base) {
+            ([AUTO], AllowedPaths::Auto(_)) => Ok(base.clone()),
+            ([AUTO], AllowedPaths::Fixed(_)) => Ok(AllowedPaths::Auto(Goal::default())),
+            _ => Err(item
+                .error("`auto` chooses all paths of a rule, and cannot be combined or excluded")
+                .with_hint("write paths = \"auto\", or name paths or kinds")),
+        };
+    }
+    PathSelector::parse(words).map(AllowedPaths::Fixed).map_err(|error| {
         entry
             .error(error)
-            .with_hint("name paths or kinds, or write all, metered, unmetered or !lte")
+            .with_hint("name paths or kinds, or write all, auto, metered, unmetered or !lte")
+    })
+}
+
+/// Parses one of these names.
+fn named<T: FromStr<Err: std::fmt::Display>>(
+    entry: &Entry<'_>,
+    names: impl IntoIterator<Item = &'static str>,
+) -> Result<T, TomlError> {
+    entry.parse().map_err(|error: TomlError| {
+        let near = entry.string().ok().and_then(|word| nearest(word, names));
+        match near {
+            Some(near) => error.with_hint(format!("did you mean `{near}`?")),
+            None => error,
+        }
     })
 }
 
@@ -262,19 +293,21 @@ fn action(table: &Table<'_>, base: &Action) -> Result<Action, TomlError> {
         Action::Bond { scheduler, paths, primary, priority } => {
             (scheduler, paths, primary, priority)
         }
-        Action::Direct | Action::Block => (SchedulerKind::default(), PathSelector::all(), None, 1),
+        Action::Direct | Action::Block => (SchedulerKind::default(), AllowedPaths::all(), None, 1),
     };
     if let Some(entry) = table.entry("scheduler") {
-        scheduler = entry.parse().map_err(|fault: TomlError| {
-            let word = entry.string().unwrap_or_default();
-            match nearest(word, SchedulerKind::ALL.map(SchedulerKind::name)) {
-                Some(near) => fault.with_hint(format!("did you mean `{near}`?")),
-                None => fault,
-            }
-        })?;
+        scheduler = named(&entry, SchedulerKind::ALL.map(SchedulerKind::name))?;
     }
     if let Some(entry) = table.entry("paths") {
-        allowed = paths(&entry)?;
+        allowed = allowed_paths(&entry, &allowed)?;
+    }
+    if let Some(entry) = table.entry("goal") {
+        let AllowedPaths::Auto(goal) = &mut allowed else {
+            let message = "`goal` has no effect without paths = \"auto\"";
+            return Err(TomlError::new(entry.key_offset, message)
+                .with_hint("add paths = \"auto\", or leave `goal` out"));
+        };
+        *goal = named(&entry, Goal::ALL.map(Goal::name))?;
     }
     if let Some(entry) = table.entry("primary") {
         primary = Some(match entry.string()? {

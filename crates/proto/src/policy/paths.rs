@@ -1,5 +1,6 @@
 //! Path sets of a rule, and the properties of paths.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use manyways_unit::human::{InvalidValue, quoted};
@@ -42,6 +43,10 @@ pub struct Environment {
     pub battery: Option<u8>,
     /// Whether the battery is charging or there is no battery. `None` if unknown.
     pub charging: Option<bool>,
+    /// Names of the paths that are chosen for each goal of auto rules, by [`Goal::name`].
+    ///
+    /// [`Goal::name`]: super::Goal::name
+    pub choices: BTreeMap<String, Vec<String>>,
 }
 
 /// A set of paths as words: included paths without excluded ones.

@@ -1,3 +1,4 @@
+mod auto;
 mod decisions;
 mod examples;
 mod lint;
@@ -36,6 +37,7 @@ fn phone_environment() -> Environment {
         paths: vec![path(WIFI, "wlan0", "wifi", 50, 20), lte],
         battery: Some(80),
         charging: Some(false),
+        ..Environment::default()
     }
 }
 

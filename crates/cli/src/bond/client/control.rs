@@ -13,7 +13,7 @@ use manyways_net::bond::interception::SharedScope;
 use super::options::Args;
 use crate::failure::Failure;
 
-/// Answers `bond status` and `bond why`. If the control socket fails, the client runs without it.
+/// Answers `bond status` and `bond why`, and lets other programs delay connections and choose paths. If the control socket fails, the client runs without it.
 pub fn start(
     args: &Args,
     intercepts: bool,
@@ -40,6 +40,15 @@ pub fn start(
                 }
                 ControlRequest::Why(query) => {
                     ControlResponse::Why(Box::new(enforcer.why(&query, entry_points))).into()
+                }
+                ControlRequest::Choose(request) => {
+                    match enforcer.choose(&request.goal, request.paths) {
+                        Ok(()) => ControlResponse::Chosen.into(),
+                        Err(error) => {
+                            let hint = error.hint();
+                            ControlResponse::Refused { message: error.to_string(), hint }.into()
+                        }
+                    }
                 }
                 ControlRequest::Delay(request) => match enforcer.delay(&request) {
                     Ok(grant) => ControlReply::KeepOpen(grant),

@@ -60,9 +60,12 @@ fn every_key_reads() {
         "primary.rate >2mbit",
     ];
     assert_eq!(words, expected);
-    assert_eq!(rule.action.to_string(), "single over wifi, wifi first, priority 7");
     assert_eq!(
-        policy.default.to_string(),
+        rule.action.text(&Environment::default()),
+        "single over wifi, wifi first, priority 7"
+    );
+    assert_eq!(
+        policy.default.text(&Environment::default()),
         "ecf over wifi, !metered, the lowest latency first, priority 0"
     );
     assert_eq!(policy.rules[1].action, Action::Direct);

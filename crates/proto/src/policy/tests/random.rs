@@ -1,5 +1,7 @@
 //! Any policy in any environment.
 
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -31,6 +33,9 @@ fn rule() -> impl Strategy<Value = String> {
         Just("use = { primary = 'lowest-latency', paths = 'wifi' }"),
         Just("use = { primary = 'lowest-latency' }"),
         Just("use = { primary = 'cellular', paths = 'metered', priority = 'high' }"),
+        Just("use = { paths = 'auto', primary = 'unmetered' }"),
+        Just("use = { paths = 'auto', goal = 'thrifty', primary = 'lowest-latency' }"),
+        Just("use = { paths = 'auto', goal = 'balanced', primary = 'wifi' }"),
     ];
     (matches, not, when, action)
         .prop_map(|(matches, not, when, action)| format!("{matches}\n{not}\n{when}\n{action}\n"))
@@ -67,12 +72,15 @@ prop_compose! {
 
 fn environment() -> impl Strategy<Value = Environment> {
     let paths = (path(0), path(1), path(2), path(40));
-    (paths, 0_usize..=4, prop::option::of(any::<u8>()), prop::option::of(any::<bool>())).prop_map(
-        |((a, b, c, d), count, battery, charging)| {
+    let names = || prop::collection::vec((0_u8..5).prop_map(|id| format!("p{id}")), 0..3);
+    let choices = (names(), names()).prop_map(|(fast, thrifty)| {
+        BTreeMap::from([("fast".to_owned(), fast), ("thrifty".to_owned(), thrifty)])
+    });
+    (paths, 0_usize..=4, prop::option::of(any::<u8>()), prop::option::of(any::<bool>()), choices)
+        .prop_map(|((a, b, c, d), count, battery, charging, choices)| {
             let paths = [a, b, c, d].into_iter().take(count).collect();
-            Environment { paths, battery, charging }
-        },
-    )
+            Environment { paths, battery, charging, choices }
+        })
 }
 
 prop_compose! {
@@ -219,6 +227,18 @@ proptest! {
         for path in world.paths.iter().filter(|path| path.metered) {
             prop_assert!(!policy.paths.contains(path.id));
         }
+    }
+
+    #[test]
+    fn an_auto_rule_uses_the_chosen_paths_that_are_up_or_all(world in environment(), flow in flow()) {
+        let text = "[default]\npaths = 'auto'\ngoal = 'thrifty'";
+        let mut engine = Engine::new(Policy::parse(text).unwrap());
+        engine.observe(Time::ZERO, &world);
+        let used = stream_policy(engine.decide(&flow).decision).paths;
+        let chosen = |path: &&PathFacts| world.choices["thrifty"].contains(&path.name);
+        let expected: PathSet =
+            world.paths.iter().filter(chosen).filter(|path| path.up).map(|path| path.id).collect();
+        prop_assert_eq!(used, if expected == PathSet::NONE { PathSet::ALL } else { expected });
     }
 
     #[test]

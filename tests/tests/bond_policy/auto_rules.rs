@@ -1,0 +1,98 @@
+//! Rules whose paths another program chooses for each moment, through the control socket.
+
+use manyways_net::bond::BondEvent;
+use manyways_record::event;
+use manyways_tests::{Need, needs};
+
+use crate::needs_world;
+use crate::testbed::Testbed;
+
+const MOVE: &str = include_str!("move.py");
+const POLICY: &str = "[default]\npaths = \"auto\"\n";
+
+#[test]
+fn a_running_download_moves_to_the_chosen_path_and_back_and_loses_no_byte() {
+    needs_world!();
+    needs!(Need::Command("python3"));
+    let testbed = Testbed::new();
+    testbed.write("policy.toml", POLICY);
+    testbed.write("move.py", MOVE);
+    let done = testbed
+        .run(
+            r#"
+            head -c ${SIZE:-16000000} /dev/urandom > "$LAB_DIR/nginx-origin/www/large"
+            client --policy policy.toml --events events
+            python3 move.py choose fast wifi
+            python3 move.py move $G large ${MOVES:-4} && end
+            "#,
+        )
+        .expect_success();
+    let lines: Vec<&str> = done.stdout.lines().collect();
+    let ["\"chosen\"", moves @ .., "complete"] = &lines[..] else { panic!("{}", done.stdout) };
+    assert!(moves.len() >= 4, "{}", done.stdout);
+    let log = event::parse(testbed.read("events").as_bytes()).expect("the event log reads");
+    let choices = log.records.into_iter().filter_map(|record| match record.event {
+        BondEvent::BondChoice { goal, paths } => Some((goal, paths.join(" "))),
+        _ => None,
+    });
+    let choices: Vec<(String, String)> = choices.collect();
+    let mut expected = vec!["wifi"];
+    expected.extend(moves.iter().filter_map(|line| line.split(' ').next()));
+    expected.push("");
+    let expected: Vec<_> =
+        expected.into_iter().map(|paths| ("fast".to_owned(), paths.to_owned())).collect();
+    assert_eq!(choices, expected);
+}
+
+#[test]
+fn why_names_the_choice_and_a_wrong_one_is_refused() {
+    needs_world!();
+    needs!(Need::Command("python3"));
+    let testbed = Testbed::new();
+    testbed.write("policy.toml", POLICY);
+    testbed.write("move.py", MOVE);
+    let done = testbed
+        .run(
+            r#"
+            client --policy policy.toml
+            why() { "$M" bond why 192.0.2.1 | grep -v '^ '; }
+            "$M" bond check policy.toml | tail -n 1 >&2
+            why
+            python3 move.py choose fast lte
+            why
+            python3 move.py choose fats wifi
+            python3 move.py choose thrifty wifi
+            python3 move.py choose fast eth7
+            why
+            python3 move.py choose fast
+            why
+            end
+            "#,
+        )
+        .expect_success();
+    let all = "buffer-aware over auto (fast): all, because no path has been chosen, by the default";
+    let lte = "buffer-aware over auto (fast): lte, by the default";
+    let none =
+        "buffer-aware over auto (fast): all, because no chosen path is up (eth7), by the default";
+    let refused = "{\"refused\": {\"message\": \"\\\"fats\\\" is not a goal\", \
+                   \"hint\": \"the goals are fast, balanced and thrifty\"}}";
+    let both = "paths: wifi, lte";
+    let chosen = "\"chosen\"";
+    let lines: Vec<&str> = done.stdout.lines().collect();
+    let expected = [
+        all,
+        both,
+        chosen,
+        lte,
+        "path: lte",
+        refused,
+        chosen,
+        chosen,
+        none,
+        both,
+        chosen,
+        all,
+        both,
+    ];
+    assert_eq!(lines, expected, "{}", done.stderr);
+}
