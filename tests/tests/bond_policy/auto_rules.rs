@@ -20,13 +20,15 @@ fn a_running_download_moves_to_the_chosen_path_and_back_and_loses_no_byte() {
     let done = testbed
         .run(
             r#"
-            head -c ${SIZE:-16000000} /dev/urandom > "$LAB_DIR/nginx-origin/www/large"
+            head -c 16000000 /dev/urandom > "$LAB_DIR/nginx-origin/www/large"
             client --policy policy.toml --events events
             python3 move.py choose fast wifi
-            python3 move.py move $G large ${MOVES:-4} && end
+            python3 move.py move $G large 4 && end
             "#,
         )
         .expect_success();
+    // The times of the moves, for measurements.
+    println!("{}", done.stdout);
     let lines: Vec<&str> = done.stdout.lines().collect();
     let ["\"chosen\"", moves @ .., "complete"] = &lines[..] else { panic!("{}", done.stdout) };
     assert!(moves.len() >= 4, "{}", done.stdout);

@@ -17,7 +17,7 @@ pub struct ChoiceRequest {
     /// Goal of the rules: `fast`, `balanced` or `thrifty`.
     pub goal: String,
     /// Names of the chosen paths, also of paths that do not exist yet. Without names, the rules
-    /// have no choice any more, and use all paths.
+    /// no longer have a choice, and use all paths.
     pub paths: Vec<String>,
 }
 

@@ -39,7 +39,7 @@ pub enum BondEvent {
     BondChoice {
         /// Goal of the rules: `fast`, `balanced` or `thrifty`.
         goal: String,
-        /// Names of the chosen paths; empty if the rules have no choice any more.
+        /// Names of the chosen paths; empty if the rules no longer have a choice.
         paths: Vec<String>,
     },
     /// A stream of the bond has ended.

@@ -34,7 +34,7 @@ pub struct PathFacts {
     pub loss: Option<f64>,
 }
 
-/// Inputs of a policy's conditions.
+/// Inputs of a policy.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Environment {
     /// All paths of the bond, including those that are down.

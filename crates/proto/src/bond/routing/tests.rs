@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::policy::PathFacts;
-use crate::sched::PathId;
+use crate::sched::{PathId, PathSet};
 
 fn target(port: u16) -> Destination {
     Destination::Address("192.0.2.1".parse().unwrap(), port)
@@ -262,6 +262,36 @@ fn the_next_look_at_the_paths_is_never_in_the_past() {
     let late = wakeup.as_nanos() / 1_000_000;
     assert_eq!(observe(&mut simulation, late, 200), None);
     assert_eq!(simulation.table.routing(id), Routing::Block);
+}
+
+#[test]
+fn a_changed_choice_redefines_the_label_of_running_streams_at_once() {
+    let mut simulation = Simulation::new("[default]\npaths = \"auto\"\n");
+    let id = simulation.begin(tcp(80));
+    simulation.evaluate(id);
+    simulation.stream(id, 0);
+    simulation.take();
+    let mut choose = |paths: &[&str]| {
+        let path = |id, name: &str| PathFacts::new(PathId(id), name, "wifi");
+        let chosen = paths.iter().map(|path| (*path).to_owned()).collect();
+        let environment = Environment {
+            paths: vec![path(0, "wlan0"), path(1, "wlan1")],
+            choices: [("fast".to_owned(), chosen)].into(),
+            ..Environment::default()
+        };
+        simulation.with(|table, bytes| table.observe(Time::ZERO, &environment, bytes));
+        let labels = simulation.take().into_iter().filter_map(|output| match output {
+            Output::DefineLabel { id: 0, stream_policy } => Some(stream_policy.paths),
+            Output::SetThreshold { .. } => None,
+            other => panic!("{other:?}"),
+        });
+        labels.collect::<Vec<_>>()
+    };
+    let only = |id| [PathId(id)].into_iter().collect::<PathSet>();
+    assert_eq!(choose(&["wlan0"]), [only(0)]);
+    assert_eq!(choose(&["wlan0"]), []);
+    assert_eq!(choose(&["wlan1"]), [only(1)]);
+    assert_eq!(choose(&[]), [PathSet::ALL]);
 }
 
 /// Labels as known by the session, to check the order of outputs.
