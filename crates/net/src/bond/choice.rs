@@ -61,6 +61,7 @@ impl PolicyEnforcer {
         check(&paths)?;
         if self.set_choice(goal, paths.clone()) {
             self.record_event(|| BondEvent::BondChoice { goal: goal.to_string(), paths });
+            self.apply_choices();
         }
         Ok(())
     }

@@ -484,21 +484,22 @@ impl PolicyEnforcer {
         self.0.journal.record(self.now(), event);
     }
 
-    /// Sets the chosen paths of a goal; none remove the choice. Returns whether they are others,
-    /// and has then decided again about all flows.
+    /// Sets the chosen paths of a goal, none to remove the choice. Returns whether they differ from
+    /// the previous ones; then [`Self::apply_choices`] is to be called.
     pub(super) fn set_choice(&self, goal: Goal, paths: Vec<String>) -> bool {
         let name = goal.name().to_owned();
         let before = match paths.is_empty() {
             true => self.0.choices.borrow_mut().remove(&name),
             false => self.0.choices.borrow_mut().insert(name.clone(), paths),
         };
-        let differs = before != self.0.choices.borrow().get(&name).cloned();
-        if differs {
-            self.sample_now();
-            // A condition on the primary path of an auto rule may have another wakeup.
-            self.0.timer.notify_one();
-        }
-        differs
+        before.as_ref() != self.0.choices.borrow().get(&name)
+    }
+
+    /// Decides again about all flows, with the current choices.
+    pub(super) fn apply_choices(&self) {
+        self.sample_now();
+        // A condition on the primary path of an auto rule may have another wakeup.
+        self.0.timer.notify_one();
     }
 
     /// Samples paths and battery, and decides again if they have changed.
