@@ -134,6 +134,21 @@ pub fn page(results: &Results) -> String {
             }),
         ),
         (
+            "downloads",
+            lines(&results.downloads, |one| {
+                format!(
+                    "{} | {:.2} | {:.2} | {:.2} | {} | {:.0} | {}",
+                    one.place,
+                    one.of_oracle,
+                    one.wifi_alone,
+                    one.lte_alone,
+                    one.switches,
+                    one.slow_seconds,
+                    one.probes
+                )
+            }),
+        ),
+        (
             "skipped",
             if skipped.is_empty() { String::new() } else { format!("|  |\n|---|\n{skipped}") },
         ),

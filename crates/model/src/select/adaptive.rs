@@ -6,6 +6,9 @@ use manyways_unit::{Size, Span, Time};
 
 use super::indicator::{Indicator, Indicators, Source};
 
+/// Least range of a round trip, as a share of it. On a link that was never busy, the greatest and
+/// smallest round trips differ by less than a packet takes.
+const PING_RANGE: f64 = 0.5;
 /// A burst that is older than this does not show the trend.
 const TREND: Span = Span::from_secs(30);
 
@@ -144,7 +147,9 @@ impl Monitor {
         let change = |indicator: Indicator| {
             let (now, then) = (self.indicators.value(indicator)?, before.value(indicator)?);
             let (low, high) = self.ranges[indicator as usize]?;
-            Some(if high > low { (now - then).abs() / (high - low) } else { 0.0 })
+            let least = if indicator.is_ping() { PING_RANGE * then } else { 0.0 };
+            let range = (high - low).max(least);
+            Some(if range > 0.0 { (now - then).abs() / range } else { 0.0 })
         };
         let meant = Indicator::ALL.into_iter().filter(|one| is_meant(*one));
         meant.filter_map(change).reduce(|sum, change| sum + change)
