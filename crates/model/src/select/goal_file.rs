@@ -50,9 +50,10 @@ fn read(root: Table<'_>) -> Result<Goal, TomlError> {
             let message = format!("`{}` has no effect beside `{AT_LEAST}`", other.key);
             return Err(TomlError::new(other.key_offset, message).with_hint("keep one of them"));
         }
-        let rate: Rate = entry.parse()?;
-        if rate == Rate::ZERO {
-            return Err(entry.error("a rate above zero was expected"));
+        let hint = "write it like at-least = \"5mbit\"";
+        let rate: Rate = entry.parse().map_err(|error| error.with_hint(hint))?;
+        if rate.is_zero() {
+            return Err(entry.error("a rate above zero was expected").with_hint(hint));
         }
         return Ok(Goal { at_least: Some(rate), ..Goal::FAST });
     }
@@ -70,10 +71,13 @@ fn read(root: Table<'_>) -> Result<Goal, TomlError> {
 }
 
 fn exponent(entry: Entry<'_>) -> Result<f64, TomlError> {
-    let value = entry.scalar_text()?.parse().ok();
-    value
-        .filter(|value| (0.0..=MAX_EXPONENT).contains(value))
-        .ok_or_else(|| entry.error(format!("a number from 0 to {MAX_EXPONENT} was expected")))
+    let wrong = || {
+        entry
+            .error(format!("a number from 0 to {MAX_EXPONENT} was expected"))
+            .with_hint(format!("write it like {} = 0.5", entry.key))
+    };
+    let value = entry.scalar_text().map_err(|_| wrong())?.parse().ok();
+    value.filter(|value| (0.0..=MAX_EXPONENT).contains(value)).ok_or_else(wrong)
 }
 
 #[cfg(test)]

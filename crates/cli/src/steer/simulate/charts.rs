@@ -5,7 +5,7 @@ use manyways_net::steer::simulate::{
 };
 use manyways_report::bars::{Bar, Bars};
 use manyways_report::curves::{Axis, Curves, Line};
-use manyways_report::number::{bits_per_second, bytes, percent, seconds};
+use manyways_report::number::{bits_per_second, bytes, percent};
 use manyways_report::svg::Drawing;
 
 /// Lines in a chart, at most: there is a colour for each.
@@ -133,11 +133,13 @@ pub fn by_size(
 
 /// Throughput over time at one place (figure 3-12).
 pub fn walk(found: &Document, walk: &Walk) -> Drawing {
+    let first = walk.moments.first().map_or(0, |one| one.second);
     let rate = |took: f64| walk.size as f64 * 8.0 / took / 1e6;
     let line = |name: String, choice: &dyn Fn(&Moment) -> &'static str| {
         let known = walk.moments.iter();
-        let points =
-            known.filter_map(|one| Some((one.second as f64, rate(*one.seconds.get(choice(one))?))));
+        let points = known.filter_map(|one| {
+            Some((one.second.saturating_sub(first) as f64, rate(*one.seconds.get(choice(one))?)))
+        });
         Line { name, points: points.collect(), is_filled: false }
     };
     let mut lines: Vec<Line> =
@@ -146,16 +148,11 @@ pub fn walk(found: &Document, walk: &Walk) -> Drawing {
     Curves {
         title: "Throughput over time".to_owned(),
         description: "A line for each choice, and one for the rule.".to_owned(),
-        x_axis: Axis::linear("second"),
+        x_axis: Axis::linear("seconds since the first transfer"),
         y_axis: Axis::linear("Mbit/s"),
         lines,
     }
     .draw()
-}
-
-/// Axis of completion times.
-pub fn times() -> Axis {
-    Axis::logarithmic("median completion time", seconds)
 }
 
 /// Rules that are drawn: those that predict and the oracle first, then the best of the others.

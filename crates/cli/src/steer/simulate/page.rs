@@ -5,7 +5,7 @@ use manyways_report::curves::Axis;
 use manyways_report::number::{bytes, digits, plural};
 use manyways_report::{Column, Page, TableRow};
 
-use super::charts::{by_size, choices, errors, objective, right, throughput, times, walk};
+use super::charts::{by_size, choices, errors, objective, right, throughput, walk};
 use super::text::cells;
 
 pub fn html(found: &Document) -> String {
@@ -91,9 +91,10 @@ fn goal_part(page: &mut Page, found: &Document, goal: &GoalResult) {
     );
     page.figure(&choices(found, goal), "How often each choice is taken (as figure 3-8).");
     page.figure(&right(goal), "How often the best choice is taken (as figure 3-9).");
+    let axis = Axis::linear("mean ln regret");
     page.figure(
-        &by_size(goal, "Completion time by size", times(), |one| one.seconds),
-        "Median completion time by size (figure 3-11b has the throughput).",
+        &by_size(goal, "Regret by size", axis, |one| one.regret),
+        "What a rule loses, by the size of the transfers (figure 3-11b has the gain).",
     );
     let axis = Axis::percent("share of LTE");
     let lte = |choices: &std::collections::BTreeMap<&'static str, f64>| {

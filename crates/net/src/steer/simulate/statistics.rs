@@ -105,11 +105,12 @@ impl<'a> Ran<'a> {
     }
 
     fn choices(&self, indices: &[usize]) -> BTreeMap<&'static str, f64> {
-        let mut shares = BTreeMap::new();
+        let mut counts: BTreeMap<&'static str, usize> = BTreeMap::new();
         for index in indices {
-            *shares.entry(self.taken[*index].name()).or_default() += 1.0 / indices.len() as f64;
+            *counts.entry(self.taken[*index].name()).or_default() += 1;
         }
-        shares
+        let share = |(name, count)| (name, count as f64 / indices.len() as f64);
+        counts.into_iter().map(share).collect()
     }
 }
 
