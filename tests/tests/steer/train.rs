@@ -25,9 +25,9 @@ fn python() -> Option<PathBuf> {
 /// A program in the place of Python.
 fn program(files: &Path, script: &str) -> String {
     let file = files.join("python");
-    fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
-    file.to_str().unwrap().to_owned()
+    fs::write(&file, format!("#!/bin/sh\n{script}\n")).expect("the folder is writable");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).expect("the file is ours");
+    file.display().to_string()
 }
 
 #[test]

@@ -17,7 +17,7 @@ use crate::report_file::{self, check_distinct, check_folder};
 
 /// Train a model of completion times on transfers that have ended
 ///
-/// The table has a row for each transfer: its size, its seconds, and what was known of the networks
+/// The table has a row for each transfer: its size, its seconds, and the indicators of the networks
 /// before. Python 3 with scikit-learn does the training (`pip install scikit-learn`); it takes seconds to
 /// minutes. A model of boosted trees is the mean with the one that is shipped, because transfers of one
 /// place and week say little about others; --alone leaves the shipped one out.
@@ -34,7 +34,7 @@ pub struct Args {
     /// Table of transfers (CSV)
     #[arg(value_name = "TABLE", value_hint = ValueHint::FilePath)]
     table: PathBuf,
-    /// What is trained: boosted trees over the closed form, or a regression tree or support vectors
+    /// Kind of the model: boosted trees over the closed form, or a regression tree or support vectors
     /// as in the paper
     #[arg(long, value_enum, value_name = "KIND", default_value = "boosted")]
     kind: Kind,

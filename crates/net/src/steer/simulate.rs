@@ -33,7 +33,7 @@ pub struct NamedGoal {
     pub goal: Goal,
 }
 
-/// What is compared.
+/// A comparison of rules for goals.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Simulation<'a> {
