@@ -211,6 +211,13 @@ pub const ALL: &[Target] = &[
         words: select::MODEL_WORDS,
         more_seeds: &[],
     },
+    Target { name: "select-goal", run: select::goal, words: select::GOAL_WORDS, more_seeds: &[] },
+    Target {
+        name: "select-table",
+        run: select::table,
+        words: select::TABLE_WORDS,
+        more_seeds: &[],
+    },
     Target { name: "signal-lines", run: select::lines, words: select::LINE_WORDS, more_seeds: &[] },
     Target { name: "wifi-station", run: select::stations, words: &[], more_seeds: &[] },
     Target { name: "flow-table", run: tables::flow_table, words: tables::WORDS, more_seeds: &[] },

@@ -7,7 +7,7 @@ use std::thread;
 use manyways_model::select::model::{self, Carriage, DEFAULT, Model};
 use manyways_model::select::simulate::{Case, Costs, Policy, Regrets, Rule, best_fixed};
 use manyways_model::select::transfers::{self, Transfer};
-use manyways_model::select::{Baseline, Goal, Indicator, Role, Sizes, TransferEnergy};
+use manyways_model::select::{Baseline, Goal, Indicator, Role, Sizes};
 use manyways_net::steer::train::{Learner, Training};
 use manyways_rig::order::hash;
 use manyways_rig::sample::median;
@@ -22,11 +22,6 @@ pub const NETWORKS: [Carriage; 2] = [Carriage::Only(Role::Wifi), Carriage::Only(
 pub const GOALS: [(&str, Goal); 2] = [("Max(S)", Goal::FAST), ("Max(S/E)", Goal::BALANCED)];
 /// An objective within this share of the best one counts as near.
 const NEAR: f64 = 0.05;
-/// Watts of downloads (table 3.4 of the thesis), and joules of LTE's tail: 11.576 s at 1.060 W
-/// (Huang et al., MobiSys 2012, which the thesis names as source).
-const WIFI_WATTS: f64 = 0.428;
-const LTE_WATTS: f64 = 1.674;
-const LTE_TAIL: f64 = 11.576 * 1.060;
 /// Splits of the decisions at seen places.
 const SPLITS: u64 = 10;
 /// Share of the transfers whose size is unknown (the thesis, §3.6.2), in percent.
@@ -76,11 +71,7 @@ pub struct Seen {
 
 /// Energy and prices of the simulations.
 pub fn costs() -> Costs {
-    Costs {
-        wifi: TransferEnergy::constant(WIFI_WATTS, 0.0),
-        lte: TransferEnergy::constant(LTE_WATTS, LTE_TAIL),
-        lte_price: 1.0,
-    }
+    Costs::default()
 }
 
 /// The default model.

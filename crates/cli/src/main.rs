@@ -27,6 +27,8 @@ mod radio;
 #[cfg(feature = "report")]
 mod report_file;
 mod shell_help;
+#[cfg(feature = "steer")]
+mod steer;
 #[cfg(any(feature = "flows", feature = "radio"))]
 mod watch;
 
@@ -65,6 +67,8 @@ enum Command {
     Paths(paths::Args),
     #[cfg(feature = "probe")]
     Probe(Box<probe::Args>),
+    #[cfg(feature = "steer")]
+    Steer(Box<steer::Args>),
     #[cfg(feature = "demo")]
     Demo(demo::Args),
     #[cfg(feature = "lab")]
@@ -116,6 +120,8 @@ fn main() -> ExitCode {
         Command::Paths(args) => paths::run(args),
         #[cfg(feature = "probe")]
         Command::Probe(args) => probe::run(*args),
+        #[cfg(feature = "steer")]
+        Command::Steer(args) => steer::run(*args),
         #[cfg(feature = "demo")]
         Command::Demo(args) => demo::run(args),
         #[cfg(feature = "lab")]

@@ -1,8 +1,10 @@
 //! The network for each transfer: the I/O for the decisions of [`manyways_model::select`]. [`source`] and
-//! [`probing`] read the indicators of networks, [`state`] stores sizes and preferences, and [`train`]
-//! makes models of completion times.
+//! [`probing`] read the indicators of networks, [`state`] stores sizes and preferences, [`train`] makes
+//! models of completion times, and [`simulate`] compares rules on tables of transfers.
 
+pub mod input;
 pub mod probing;
+pub mod simulate;
 pub mod source;
 pub mod state;
 pub mod train;

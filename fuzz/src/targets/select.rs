@@ -1,7 +1,8 @@
-//! Models of the selection of networks, and its indicators.
+//! Models, goals and tables of the selection of networks, and its indicators.
 
 use manyways_model::select::model::{self, Carriage};
-use manyways_model::select::{Feature, Features, Source};
+use manyways_model::select::simulate::Costs;
+use manyways_model::select::{Feature, Features, Goal, Source, transfers};
 use manyways_net::steer::source::{Line, Lines, MAX_LINE, WrongLine, check};
 use manyways_sys::interface::wifi::read_stations;
 use manyways_unit::Size;
@@ -34,6 +35,64 @@ pub(super) const MODEL_WORDS: &[&str] = &[
     "-1",
     "4294967295",
 ];
+
+pub(super) const TABLE_WORDS: &[&str] = &[
+    "place,group,second,choice,size,seconds",
+    ",wifi.rssi,lte.udp-rate",
+    "\n",
+    ",lte+wifi,",
+    ",wifi,3000,0.5",
+    ",,",
+    "1e308",
+    "1e-308",
+    "NaN",
+    "18446744073709551615",
+    "-0",
+];
+pub(super) const GOAL_WORDS: &[&str] = &[
+    "speed = 1\n",
+    "energy = 0.5\n",
+    "money = 1e1\n",
+    "at-least = \"5mbit\"\n",
+    "nan",
+    "inf",
+    "[speed]",
+    "0x7fffffffffffffff",
+];
+
+/// A table of transfers, and the cases in it.
+pub(super) fn table(bytes: &[u8]) {
+    let Ok(text) = str::from_utf8(bytes) else { return };
+    match transfers::parse(text) {
+        Ok(found) => {
+            assert!(found.iter().all(|one| one.seconds > 0.0 && one.seconds.is_finite()));
+            let cases = transfers::cases(&found);
+            assert!(!cases.is_empty() && cases.len() <= found.len());
+            for goal in [Goal::FAST, Goal::THRIFTY] {
+                for case in &cases {
+                    let best = case.best(&goal, &Costs::default(), &Carriage::ALL);
+                    assert!(best.is_some_and(|(_, objective)| objective.is_finite()));
+                }
+            }
+            let table = transfers::training_table(&found);
+            assert_eq!(table.lines().count(), found.len() + 1);
+        }
+        Err(error) => assert!(!error.to_string().contains('\n')),
+    }
+}
+
+/// A file of a goal.
+pub(super) fn goal(bytes: &[u8]) {
+    let Ok(text) = str::from_utf8(bytes) else { return };
+    match Goal::parse(text) {
+        Ok(goal) => {
+            let exponents = [goal.speed, goal.energy, goal.money];
+            assert!(exponents.iter().all(|one| (0.0..=10.0).contains(one)));
+            assert!(goal.at_least.is_none_or(|rate| !rate.is_zero()));
+        }
+        Err(error) => assert!(error.line > 0 && !error.message.contains('\n')),
+    }
+}
 
 /// A trained model, and its predictions.
 pub(super) fn model(bytes: &[u8]) {

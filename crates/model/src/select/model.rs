@@ -108,6 +108,16 @@ impl Carriage {
 }
 
 impl Model {
+    /// Whether it predicts the completion times over a carriage.
+    pub fn has(&self, carriage: Carriage) -> bool {
+        self.regressors.contains_key(&carriage)
+    }
+
+    /// Whether its regressors are of the kinds of the thesis: trees or support vectors.
+    pub fn is_of_the_thesis(&self) -> bool {
+        self.regressors.values().all(|one| !matches!(one.kind, Kind::Boosted { .. }))
+    }
+
     /// The completion time of a transfer; `None` if the model has no regressor for this carriage.
     pub fn predict(&self, carriage: Carriage, features: &Features) -> Option<Predicted> {
         let regressor = self.regressors.get(&carriage)?;

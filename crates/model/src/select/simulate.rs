@@ -7,7 +7,7 @@ mod policy;
 
 use std::collections::BTreeMap;
 
-use manyways_unit::Size;
+use manyways_unit::{Rate, Size, Span};
 
 pub use self::policy::{Policy, Rule};
 use super::energy::TransferEnergy;
@@ -15,6 +15,9 @@ use super::features::Role;
 use super::indicator::Indicators;
 use super::model::Carriage;
 use super::objective::{Goal, Prediction};
+
+/// By how much a choice that is too slow is below all others.
+const SLOW: f64 = 1e-3;
 
 /// A transfer, and what it would have taken over each choice.
 #[derive(Clone, PartialEq, Debug)]
@@ -44,6 +47,18 @@ pub struct Costs {
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct Regrets(Vec<f64>);
 
+/// Those of the thesis: watts of downloads from table 3.4, and LTE's tail of 11.576 s at 1.060 W (Huang
+/// et al., MobiSys 2012, which the thesis names as source).
+impl Default for Costs {
+    fn default() -> Self {
+        Self {
+            wifi: TransferEnergy::constant(0.428, 0.0),
+            lte: TransferEnergy::constant(1.674, 11.576 * 1.060),
+            lte_price: 1.0,
+        }
+    }
+}
+
 impl Costs {
     fn energy(&self, carriage: Carriage) -> TransferEnergy {
         match carriage {
@@ -61,7 +76,15 @@ impl Costs {
         }
     }
 
+    /// Joules of a transfer that takes this long.
+    pub fn joules(&self, carriage: Carriage, size: Size, seconds: f64) -> f64 {
+        self.energy(carriage).joules(size, seconds)
+    }
+
     /// ln O of a transfer over a choice.
+    ///
+    /// With [`Goal::at_least`] it is that of the price if the choice is fast enough. A slower choice is
+    /// below the dearest one, by the logarithm of the missing speed.
     pub fn objective(
         &self,
         goal: &Goal,
@@ -69,7 +92,18 @@ impl Costs {
         carriage: Carriage,
         prediction: Prediction,
     ) -> f64 {
-        goal.terms(prediction, size, self.energy(carriage), self.price(carriage)).objective
+        let rate = |price: f64| goal.terms(prediction, size, self.energy(carriage), price);
+        let terms = rate(self.price(carriage));
+        let Some(at_least) = goal.at_least else { return terms.objective };
+        let span = Span::from_secs_f64(prediction.high).max(Span::from_nanos(1));
+        if Rate::of(size, span) >= at_least {
+            // Energy decides between equal prices, as in a `Selector`.
+            return -terms.money.ln() - terms.energy * 1e-9;
+        }
+        let dearest = rate(self.lte_price.max(0.0)).money.ln();
+        let missing = terms.speed * 8.0 / at_least.as_bps().max(1) as f64;
+        // A median that is fast enough is not, where its interval is too wide.
+        missing.min(1.0).ln() - dearest - SLOW
     }
 }
 
@@ -106,6 +140,17 @@ impl Regrets {
     /// Adds those of other cases.
     pub fn extend(&mut self, other: &Self) {
         self.0.extend_from_slice(&other.0);
+    }
+
+    /// Those at these indices, which exist.
+    #[must_use]
+    pub fn of(&self, indices: &[usize]) -> Self {
+        Self(indices.iter().filter_map(|index| self.0.get(*index).copied()).collect())
+    }
+
+    /// In the order in which they were added.
+    pub fn values(&self) -> &[f64] {
+        &self.0
     }
 
     pub fn count(&self) -> usize {
@@ -203,6 +248,23 @@ mod tests {
         let slow = case(2.0, 1.0);
         let best = |goal| slow.best(&goal, &costs(), &BOTH).unwrap().0;
         assert_eq!((best(Goal::FAST), best(Goal::BALANCED), best(Goal::THRIFTY)), (LTE, LTE, WIFI));
+    }
+
+    #[test]
+    fn the_cheapest_choice_that_is_fast_enough_is_best() {
+        let best = |at_least: u64, wifi, lte| {
+            let goal = Goal { at_least: Some(Rate::from_mbps(at_least)), ..Goal::FAST };
+            case(wifi, lte).best(&goal, &costs(), &BOTH).unwrap().0
+        };
+        // A megabyte in 2 s is 4 Mbit/s, and in 1 s it is 8 Mbit/s.
+        assert_eq!((best(4, 2.0, 1.0), best(5, 2.0, 1.0), best(20, 2.0, 1.0)), (WIFI, LTE, LTE));
+        assert_eq!(best(20, 1.0, 2.0), WIFI);
+        let goal = Goal { at_least: Some(Rate::from_mbps(8)), ..Goal::FAST };
+        let of = |carriage, seconds, high| {
+            let prediction = Prediction { seconds, low: seconds, high };
+            costs().objective(&goal, Size::from_bytes(1_000_000), carriage, prediction)
+        };
+        assert!(of(LTE, 1.0, 1.0) > of(WIFI, 1.0, 2.0));
     }
 
     #[test]

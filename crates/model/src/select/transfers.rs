@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::ops::RangeInclusive;
 
 use manyways_unit::{Size, Time};
 use thiserror::Error;
@@ -16,6 +17,8 @@ use super::simulate::Case;
 
 /// Rows of a table, at most.
 const MAX_ROWS: usize = 2_000_000;
+/// Seconds of a transfer, at least and at most.
+const SECONDS: RangeInclusive<f64> = 1e-9..=1e9;
 /// Round trips of the handshake in the closed form.
 const HANDSHAKES: u32 = 1;
 
@@ -133,13 +136,17 @@ impl Columns {
             Some(at) => field(at).parse().map_err(|_| wrong("second", at))?,
             None => 0,
         };
+        let seconds = positive("seconds", self.seconds)?;
+        if !SECONDS.contains(&seconds) {
+            return Err(wrong("seconds", self.seconds));
+        }
         Ok(Transfer {
             place: self.place.map_or_else(String::new, |at| field(at).to_owned()),
             group: field(self.group).to_owned(),
             second,
             carriage: carriage.ok_or_else(|| wrong("choice", self.choice))?,
             size: Size::from_bytes(positive("size", self.size)?.max(1.0) as u64),
-            seconds: positive("seconds", self.seconds)?,
+            seconds,
             indicators,
         })
     }
@@ -252,6 +259,7 @@ mod tests {
         let changed = |from: &str, to: &str| error(&TABLE.replace(from, to));
         assert_eq!(changed("a,1,10,lte,", "a,1,10,moon,"), "line 3: choice is not valid: moon");
         assert_eq!(changed(",0.25,", ",0,"), "line 3: seconds is not valid: 0");
+        assert_eq!(changed(",0.25,", ",1e300,"), "line 3: seconds is not valid: 1e300");
         assert_eq!(changed(",4.5,", ",NaN,"), "line 5: lte.udp-rate is not valid: NaN");
         assert_eq!(changed("3000,0.5", "1e999,0.5"), "line 2: size is not valid: 1e999");
     }
