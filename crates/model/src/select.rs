@@ -21,6 +21,7 @@ pub mod model;
 mod objective;
 mod selector;
 pub mod simulate;
+mod steering;
 pub mod transfers;
 
 pub use self::adaptive::{Monitor, ProbeDecision, ProbeLimits, probing_error};
@@ -34,6 +35,9 @@ pub use self::history::{History, HistoryEntry, HistoryKey, Sizes, Specificity};
 pub use self::indicator::{Indicator, Indicators, Known, Source};
 pub use self::objective::{Goal, Prediction, Supply, Terms, expected};
 pub use self::selector::{Candidate, Kept, Selection, SelectionReason, Selector};
+pub use self::steering::{
+    Action, Lane, LaneState, NetworkFacts, Settings, Stage, StageResult, Steering,
+};
 
 /// The networks that a transfer uses, by their index.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

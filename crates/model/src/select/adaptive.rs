@@ -116,6 +116,11 @@ impl Monitor {
         }
     }
 
+    /// Changes the bytes that may be spent in a month.
+    pub fn set_monthly(&mut self, monthly: Option<Size>) {
+        self.limits.monthly = monthly;
+    }
+
     pub fn indicators(&self) -> &Indicators {
         &self.indicators
     }
@@ -202,11 +207,15 @@ impl Monitor {
         }
     }
 
-    /// Notes that a network answered no ping: a burst would find nothing.
+    /// Notes that a network answers nothing: a burst would find nothing.
     pub fn silent(&mut self, now: Time) {
         self.set(now, Indicator::UdpRate, 0.0);
         self.set(now, Indicator::UdpLoss, 1.0);
-        for one in [Indicator::UdpGapMean, Indicator::UdpGapMedian, Indicator::UdpGapP90] {
+        let is_unknown = |one: &Indicator| {
+            use Indicator::{UdpGapMean, UdpGapMedian, UdpGapP90};
+            one.is_ping() || matches!(one, UdpGapMean | UdpGapMedian | UdpGapP90)
+        };
+        for one in Indicator::ALL.into_iter().filter(is_unknown) {
             self.set(now, one, f64::NAN);
         }
         self.probed(now, false);

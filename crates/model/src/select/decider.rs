@@ -1,5 +1,7 @@
 //! The choice for a request, with all that explains it.
 
+use std::fmt;
+
 use manyways_unit::{Size, Span, Time};
 
 use super::adaptive::Monitor;
@@ -17,6 +19,8 @@ use super::{Choice, NetworkKind};
 const STALE: Span = Span::from_secs(600);
 /// Round trips before a request.
 const HANDSHAKES: u32 = 1;
+/// The transfer by which the result of a probe is judged as predicted or not.
+const TYPICAL: Size = Size::from_bytes(100_000);
 /// Half the width of the interval of ln(seconds) for a prediction in closed form: what the residuals
 /// of generated walks show.
 const CLOSED_FORM_WIDTH: f64 = 0.7;
@@ -47,6 +51,19 @@ pub enum Unusable {
     Portal,
     /// The data plan is spent.
     Spent,
+    /// It answers nothing.
+    Silent,
+}
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Down => "it has no carrier, address or route",
+            Self::Portal => "it leads to a login page",
+            Self::Spent => "its data plan is spent",
+            Self::Silent => "it answers nothing",
+        })
+    }
 }
 
 /// A network that the user prefers for a while.
@@ -155,6 +172,13 @@ impl Decider {
         let size = request.sizes.median();
         let selection = selector.select(now, &candidates, size, request.kept)?;
         Some(Decision { goal, rated, selection, preferred: preferred.cloned() })
+    }
+
+    /// The completion time of a typical transfer over one network.
+    pub(super) fn predict_alone(&self, now: Time, index: usize) -> Prediction {
+        let current = |one: &Network| one.monitor.indicators().current(now, STALE);
+        let indicators: Vec<Indicators> = self.networks.iter().map(current).collect();
+        self.predict(Choice::Only(index), TYPICAL, &indicators).0
     }
 
     /// The newest override that has not expired. One for an application comes before one for all.

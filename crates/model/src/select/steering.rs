@@ -1,0 +1,552 @@
+//! The networks of new flows, and of the streams of each goal, while networks change.
+//!
+//! [`Steering`] takes indicators, results of probes and counters of the interfaces. [`Steering::poll`]
+//! returns the probe that is due, or a choice that has changed.
+
+use std::fmt;
+
+use manyways_unit::{Size, Span, Time};
+
+use super::adaptive::{Monitor, ProbeDecision, ProbeLimits};
+use super::decider::{Decider, Decision, Network, Override, Request, Unusable};
+use super::energy::TransferEnergy;
+use super::history::Sizes;
+use super::indicator::{Indicator, Source};
+use super::objective::{Goal, Supply};
+use super::selector::Kept;
+use super::{Choice, NetworkKind};
+
+mod stall;
+
+use self::stall::StallMeter;
+
+/// Networks that are known at a time; the one that is gone for longest makes room.
+const MAX_NETWORKS: usize = 16;
+/// Shortest time between the pings of a network.
+const PING_INTERVAL: Span = Span::from_secs(5);
+/// Time after a request, traffic or a new network in which probes are sent.
+const WAIT: Span = Span::from_secs(10);
+/// Time between polls of indicators while something is transferred, and while nothing is (§3.6.1 of
+/// the thesis: 500 ms).
+const BUSY_INTERVAL: Span = Span::from_millis(500);
+const IDLE_INTERVAL: Span = Span::from_secs(5);
+/// Bytes for which the networks of a running stream are chosen: the next decision is not far.
+const HORIZON: Size = Size::from_bytes(3_000_000);
+/// Seconds that a stream loses by a change: a handshake and a first window.
+const STREAM_COST: f64 = 0.2;
+/// A transfer has at least these bytes between two polls of the counters.
+const BUSY_BYTES: u64 = 16 << 10;
+
+/// The flows for which networks are chosen.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Lane {
+    /// New flows of any application, of unknown size. One network carries them.
+    NewFlows,
+    /// The streams of a bond whose rules have this goal; all networks at once can carry them.
+    Streams(String),
+}
+
+impl fmt::Display for Lane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NewFlows => f.write_str("new flows"),
+            Self::Streams(goal) => write!(f, "bond ({goal})"),
+        }
+    }
+}
+
+/// A part of a probe.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Stage {
+    /// Pings and a query of a name server.
+    Pings,
+    /// A burst of UDP.
+    Burst,
+}
+
+/// The result of a [`Stage`].
+#[derive(Clone, PartialEq, Default, Debug)]
+pub struct StageResult {
+    /// NaN where nothing was measured. Empty: nothing was sent.
+    pub values: Vec<(Indicator, f64)>,
+    /// Why something is missing: one sentence.
+    pub missing: Option<String>,
+}
+
+/// A step that the caller takes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// Probe a network; [`Steering::on_stage`] takes the result.
+    Probe { network: String, stage: Stage },
+    /// These networks carry the flows from now on, the first one first. None: no network can be used,
+    /// and the host's own routes apply.
+    Choose { lane: Lane, networks: Vec<String> },
+}
+
+/// A network as the host lists it.
+#[derive(Clone, Debug)]
+pub struct NetworkFacts {
+    pub name: String,
+    pub kind: NetworkKind,
+    /// `None` if it can be used.
+    pub unusable: Option<Unusable>,
+    pub energy: TransferEnergy,
+    pub price: f64,
+    /// Used share of the data plan, and elapsed share of its month.
+    pub plan: Option<(f64, f64)>,
+    /// Bytes of probes that were spent this month.
+    pub spent: Size,
+    /// Bytes of probes that may be spent in a month.
+    pub monthly: Option<Size>,
+}
+
+/// The parameters of a [`Steering`].
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// A model of completion times; without one, the closed form predicts.
+    pub model: Option<super::model::Model>,
+    /// Goal for new flows.
+    pub goal: Goal,
+    pub limits: ProbeLimits,
+    /// Bytes of pings, and of a burst: `None` if no server sends one.
+    pub ping_cost: Size,
+    pub burst_cost: Option<Size>,
+}
+
+/// The choice for a [`Lane`].
+#[derive(Clone, Debug)]
+pub struct LaneState {
+    pub lane: Lane,
+    pub goal: Goal,
+    /// `None` before the first decision, and while no network can be used.
+    pub decision: Option<Decision>,
+    /// The networks in use, and since when; empty before the first decision, and while no network
+    /// can be used.
+    pub networks: Vec<String>,
+    pub since: Time,
+    has_chosen: bool,
+    /// Whether the choice was reported.
+    is_reported: bool,
+}
+
+/// The state of a network's probes.
+#[derive(Clone, Debug)]
+struct State {
+    /// As listed: without silence.
+    listed: Option<Unusable>,
+    spent: Size,
+    monthly: Option<Size>,
+    pinged: Option<Time>,
+    running: Option<Stage>,
+    wants_burst: bool,
+    /// Whether it has ever answered: without that, silence proves nothing.
+    has_answered: bool,
+    is_silent: bool,
+    missing: Option<String>,
+    /// The last decision about a burst.
+    last: Option<ProbeDecision>,
+    stall: StallMeter,
+    gone: Option<Time>,
+}
+
+/// Decides for all lanes, and when to probe.
+#[derive(Clone, Debug)]
+pub struct Steering {
+    decider: Decider,
+    settings: Settings,
+    states: Vec<State>,
+    lanes: Vec<LaneState>,
+    sizes: Sizes,
+    waits_until: Time,
+    busy_until: Time,
+    /// Whether something has changed since the last decisions.
+    is_due: bool,
+}
+
+impl Steering {
+    pub fn new(now: Time, settings: Settings) -> Self {
+        let decider = Decider {
+            goal: settings.goal,
+            supply: Supply::Unknown,
+            model: settings.model.clone(),
+            networks: Vec::new(),
+            overrides: Vec::new(),
+            switching_cost: 0.0,
+        };
+        let mut steering = Self {
+            decider,
+            states: Vec::new(),
+            lanes: Vec::new(),
+            sizes: Sizes::unknown(false),
+            waits_until: now + WAIT,
+            busy_until: now,
+            is_due: true,
+            settings,
+        };
+        steering.add_lane(now, Lane::NewFlows, steering.settings.goal);
+        steering
+    }
+
+    /// The networks, the goal and the model for decisions about single transfers.
+    pub fn decider(&self) -> &Decider {
+        &self.decider
+    }
+
+    pub fn lanes(&self) -> &[LaneState] {
+        &self.lanes
+    }
+
+    /// Why the last probe of a network has no result; one sentence.
+    pub fn missing(&self, network: &str) -> Option<&str> {
+        self.states.get(self.index(network)?)?.missing.as_deref()
+    }
+
+    /// Whether a network is probed now, and why.
+    pub fn probing(&self, now: Time, network: &str) -> Option<ProbeDecision> {
+        let index = self.index(network)?;
+        let state = &self.states[index];
+        if state.is_silent {
+            return Some(ProbeDecision::Silent);
+        }
+        let decision = self.decide_pings(now, index);
+        let is_refusal = matches!(decision, ProbeDecision::Spent | ProbeDecision::Background);
+        Some(state.last.filter(|_| !is_refusal).unwrap_or(decision))
+    }
+
+    /// Time until the indicators are to be polled again.
+    pub fn interval(&self, now: Time) -> Span {
+        if now < self.busy_until { BUSY_INTERVAL } else { IDLE_INTERVAL }
+    }
+
+    /// A decision about one transfer; `None` if no network can be used.
+    pub fn decide(&self, now: Time, goal: Option<Goal>, request: &Request<'_>) -> Option<Decision> {
+        match goal {
+            Some(goal) => Decider { goal, ..self.decider.clone() }.decide(now, request),
+            None => self.decider.decide(now, request),
+        }
+    }
+
+    /// Notes that a transfer is requested, or that a user looks: networks are probed for a while.
+    pub fn on_request(&mut self, now: Time) {
+        self.waits_until = now + WAIT;
+    }
+
+    /// Replaces the sizes of new flows.
+    pub fn set_sizes(&mut self, sizes: Sizes) {
+        self.is_due |= sizes != self.sizes;
+        self.sizes = sizes;
+    }
+
+    pub fn set_supply(&mut self, supply: Supply) {
+        self.is_due |= supply != self.decider.supply;
+        self.decider.supply = supply;
+    }
+
+    /// Replaces the preferences of the user, which apply at once.
+    pub fn set_overrides(&mut self, overrides: Vec<Override>) {
+        self.is_due |= overrides != self.decider.overrides;
+        self.decider.overrides = overrides;
+    }
+
+    /// Replaces the goals of streams.
+    pub fn set_goals(&mut self, now: Time, goals: &[(String, Goal)]) {
+        self.lanes.retain(|lane| match &lane.lane {
+            Lane::NewFlows => true,
+            Lane::Streams(goal) => goals.iter().any(|(name, _)| name == goal),
+        });
+        for (name, goal) in goals {
+            let lane = Lane::Streams(name.clone());
+            if !self.lanes.iter().any(|known| known.lane == lane) {
+                self.add_lane(now, lane, *goal);
+            }
+        }
+    }
+
+    fn add_lane(&mut self, now: Time, lane: Lane, goal: Goal) {
+        self.lanes.push(LaneState {
+            lane,
+            goal,
+            decision: None,
+            networks: Vec::new(),
+            since: now,
+            has_chosen: false,
+            is_reported: false,
+        });
+        self.is_due = true;
+    }
+
+    /// Takes the networks of the host. One that is not listed is down; its indicators are kept for its
+    /// return.
+    pub fn set_networks(&mut self, now: Time, facts: Vec<NetworkFacts>) {
+        for (state, network) in self.states.iter_mut().zip(&self.decider.networks) {
+            if !facts.iter().any(|one| one.name == network.name) {
+                state.listed = Some(Unusable::Down);
+                state.gone.get_or_insert(now);
+            }
+        }
+        for one in facts.into_iter().take(MAX_NETWORKS) {
+            let index = self.index(&one.name).unwrap_or_else(|| self.add_network(now, &one));
+            let (network, state) = (&mut self.decider.networks[index], &mut self.states[index]);
+            if state.listed.is_some() && one.unusable.is_none() {
+                // It may be another network under the same name, and a request may wait for it.
+                state.pinged = None;
+                state.has_answered = false;
+                state.is_silent = false;
+                self.waits_until = self.waits_until.max(now + WAIT);
+            }
+            state.listed = one.unusable;
+            state.gone = None;
+            (state.spent, state.monthly) = (one.spent, one.monthly);
+            (network.kind, network.energy) = (one.kind, one.energy);
+            (network.price, network.plan) = (one.price, one.plan);
+            network.monitor.set_monthly(one.monthly);
+        }
+        self.is_due = true;
+    }
+
+    fn add_network(&mut self, now: Time, facts: &NetworkFacts) -> usize {
+        if self.states.len() >= MAX_NETWORKS {
+            // The lanes name networks, so that the places of others may change.
+            let oldest = (0..self.states.len()).min_by_key(|index| {
+                self.states[*index].gone.map_or((1, Time::ZERO), |gone| (0, gone))
+            });
+            if let Some(oldest) = oldest {
+                self.states.remove(oldest);
+                self.decider.networks.remove(oldest);
+                self.forget_decisions();
+            }
+        }
+        self.decider.networks.push(Network {
+            name: facts.name.clone(),
+            kind: facts.kind,
+            monitor: Monitor::new(self.settings.limits),
+            unusable: facts.unusable,
+            energy: facts.energy,
+            price: facts.price,
+            plan: facts.plan,
+        });
+        self.states.push(State {
+            listed: Some(Unusable::Down),
+            spent: facts.spent,
+            monthly: facts.monthly,
+            pinged: None,
+            running: None,
+            wants_burst: false,
+            has_answered: false,
+            is_silent: false,
+            missing: None,
+            last: None,
+            stall: StallMeter::new(now),
+            gone: None,
+        });
+        self.states.len() - 1
+    }
+
+    /// Decisions name networks by their places.
+    fn forget_decisions(&mut self) {
+        for lane in &mut self.lanes {
+            lane.decision = None;
+        }
+    }
+
+    /// Takes a value of an indicator. One of a network that is not listed is dropped.
+    pub fn on_reading(&mut self, at: Time, network: &str, indicator: Indicator, value: f64) {
+        let Some(index) = self.index(network) else { return };
+        self.decider.networks[index].monitor.set(at, indicator, value);
+        if indicator.source() == Source::Own && value.is_finite() {
+            self.states[index].has_answered = true;
+            self.states[index].is_silent = false;
+        }
+        self.is_due = true;
+    }
+
+    /// Takes the counters of a network's interface: bytes and packets since its creation.
+    pub fn on_counters(&mut self, now: Time, network: &str, received: u64, sent_packets: u64) {
+        let Some(index) = self.index(network) else { return };
+        let state = &mut self.states[index];
+        let passed = state.stall.on_counters(now, received, sent_packets);
+        let is_still = state.stall.is_still(now);
+        if passed >= BUSY_BYTES || is_still {
+            self.busy_until = self.busy_until.max(now + IDLE_INTERVAL);
+            self.waits_until = self.waits_until.max(now + WAIT);
+        }
+        if is_still && !state.is_silent {
+            self.on_silence(now, index);
+        } else if passed > 0 && state.is_silent && state.stall.is_lively() {
+            state.is_silent = false;
+            state.pinged = None;
+            self.is_due = true;
+        }
+    }
+
+    fn on_silence(&mut self, now: Time, index: usize) {
+        self.states[index].is_silent = true;
+        self.decider.networks[index].monitor.silent(now);
+        self.is_due = true;
+    }
+
+    /// Takes the result of a stage that [`Action::Probe`] asked for.
+    pub fn on_stage(&mut self, now: Time, network: &str, stage: Stage, result: StageResult) {
+        let Some(index) = self.index(network) else { return };
+        let state = &mut self.states[index];
+        state.running = None;
+        state.missing = result.missing;
+        if result.values.is_empty() {
+            return;
+        }
+        let before = self.decider.predict_alone(now, index);
+        let monitor = &mut self.decider.networks[index].monitor;
+        let has_answer = result.values.iter().any(|(_, value)| value.is_finite());
+        for (indicator, value) in result.values {
+            monitor.set(now, indicator, value);
+        }
+        self.is_due = true;
+        if stage == Stage::Burst {
+            let after = self.decider.predict_alone(now, index);
+            let is_as_predicted = (before.low..=before.high).contains(&after.seconds);
+            return self.decider.networks[index].monitor.probed(now, is_as_predicted);
+        }
+        let fresh = self.settings.limits.fresh;
+        let has_traffic = monitor.indicators().age(now, Source::Own).is_some_and(|age| age < fresh);
+        let state = &mut self.states[index];
+        if has_answer || has_traffic {
+            let was_silent = std::mem::take(&mut state.is_silent);
+            state.has_answered |= has_answer;
+            state.stall.reset(now);
+            if was_silent && self.settings.burst_cost.is_none() {
+                // Nothing else removes the rate of the silence.
+                monitor.set(now, Indicator::UdpRate, f64::NAN);
+                monitor.set(now, Indicator::UdpLoss, f64::NAN);
+            }
+        } else if state.has_answered {
+            return self.on_silence(now, index);
+        }
+        let decision = monitor.decide_burst(now);
+        state.last = Some(decision);
+        match self.settings.burst_cost {
+            None => monitor.probed(now, false),
+            Some(cost) => {
+                let is_spent = state.monthly.is_some_and(|most| state.spent + cost > most);
+                state.wants_burst = decision.is_probe() && !is_spent;
+                if is_spent {
+                    state.last = Some(ProbeDecision::Spent);
+                }
+            }
+        }
+    }
+
+    /// The next action; call it until it returns `None`, after each input and each interval.
+    pub fn poll(&mut self, now: Time) -> Option<Action> {
+        self.probe_due(now).or_else(|| self.choice_due(now))
+    }
+
+    fn probe_due(&mut self, now: Time) -> Option<Action> {
+        for index in 0..self.states.len() {
+            let state = &self.states[index];
+            if state.running.is_some() || state.listed.is_some() {
+                continue;
+            }
+            let is_burst = state.wants_burst;
+            let is_early = state.pinged.is_some_and(|pinged| now < pinged + PING_INTERVAL);
+            let wants_pings = || {
+                use ProbeDecision::{Background, OwnTraffic, Spent};
+                !matches!(self.decide_pings(now, index), Background | OwnTraffic | Spent)
+            };
+            if !is_burst && (is_early || !wants_pings()) {
+                continue;
+            }
+            let stage = if is_burst { Stage::Burst } else { Stage::Pings };
+            let state = &mut self.states[index];
+            (state.wants_burst, state.running) = (false, Some(stage));
+            if !is_burst {
+                state.pinged = Some(now);
+            }
+            let network = self.decider.networks[index].name.clone();
+            return Some(Action::Probe { network, stage });
+        }
+        None
+    }
+
+    fn decide_pings(&self, now: Time, index: usize) -> ProbeDecision {
+        let (state, monitor) = (&self.states[index], &self.decider.networks[index].monitor);
+        let is_waited_for = now < self.waits_until;
+        monitor.decide(now, is_waited_for, state.spent, self.settings.ping_cost)
+    }
+
+    fn choice_due(&mut self, now: Time) -> Option<Action> {
+        // Time alone changes decisions too: indicators grow old, and overrides and dwelling end.
+        self.update_usable();
+        if self.is_due {
+            self.is_due = false;
+            for place in 0..self.lanes.len() {
+                self.decide_lane(now, place);
+            }
+        }
+        let lane = self.lanes.iter_mut().find(|lane| lane.has_chosen && !lane.is_reported)?;
+        lane.is_reported = true;
+        Some(Action::Choose { lane: lane.lane.clone(), networks: lane.networks.clone() })
+    }
+
+    /// Notes that an interval has passed: decisions are made again.
+    pub fn on_interval(&mut self) {
+        self.is_due = true;
+    }
+
+    /// A network that answers nothing is not used while another one answers.
+    fn update_usable(&mut self) {
+        let has_other = self.states.iter().any(|state| state.listed.is_none() && !state.is_silent);
+        for (state, network) in self.states.iter().zip(&mut self.decider.networks) {
+            let silent = (state.is_silent && has_other).then_some(Unusable::Silent);
+            let unusable = state.listed.or(silent);
+            self.is_due |= network.unusable != unusable;
+            network.unusable = unusable;
+        }
+    }
+
+    fn decide_lane(&mut self, now: Time, place: usize) {
+        let lane = &self.lanes[place];
+        let is_stream = lane.lane != Lane::NewFlows;
+        let horizon = Sizes::known(HORIZON);
+        let kept = self.choice_of(&lane.networks).map(|choice| Kept {
+            choice,
+            since: lane.since,
+            stands_still: choice.networks().all(|index| self.states[index].is_silent),
+        });
+        let request = Request {
+            sizes: if is_stream { &horizon } else { &self.sizes },
+            app: None,
+            kept,
+            allows_both: is_stream,
+        };
+        (self.decider.goal, self.decider.switching_cost) =
+            (lane.goal, if is_stream { STREAM_COST } else { 0.0 });
+        let decision = self.decider.decide(now, &request);
+        (self.decider.goal, self.decider.switching_cost) = (self.settings.goal, 0.0);
+        let name = |index: usize| self.decider.networks[index].name.clone();
+        let networks: Vec<String> = decision
+            .as_ref()
+            .map(|decision| decision.best().choice.networks().map(name).collect())
+            .unwrap_or_default();
+        let lane = &mut self.lanes[place];
+        lane.decision = decision;
+        if lane.networks != networks || !lane.has_chosen {
+            (lane.networks, lane.since) = (networks, now);
+            (lane.has_chosen, lane.is_reported) = (true, false);
+        }
+    }
+
+    fn choice_of(&self, names: &[String]) -> Option<Choice> {
+        match names {
+            [one] => Some(Choice::Only(self.index(one)?)),
+            [first, second] => Some(Choice::Both(self.index(first)?, self.index(second)?)),
+            _ => None,
+        }
+    }
+
+    fn index(&self, network: &str) -> Option<usize> {
+        self.decider.networks.iter().position(|one| one.name == network)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,306 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const PINGS: Size = Size::from_bytes(2_000);
+const BURST: Size = Size::from_bytes(60_000);
+
+fn at(millis: u64) -> Time {
+    Time::from_millis(millis)
+}
+
+fn facts(name: &str, kind: NetworkKind) -> NetworkFacts {
+    NetworkFacts {
+        name: name.to_owned(),
+        kind,
+        unusable: None,
+        energy: TransferEnergy::constant(1.0, 0.0),
+        price: 0.0,
+        plan: None,
+        spent: Size::ZERO,
+        monthly: None,
+    }
+}
+
+fn both() -> Vec<NetworkFacts> {
+    vec![facts("wifi", NetworkKind::Wifi), facts("lte", NetworkKind::Cellular)]
+}
+
+/// A steering whose networks answer probes at once.
+struct Host {
+    steering: Steering,
+    /// Mbit/s of each network; 0: it answers nothing.
+    rates: [f64; 2],
+    choices: Vec<(u64, String)>,
+    probes: [[u32; 2]; 2],
+}
+
+impl Host {
+    fn new(burst_cost: Option<Size>) -> Self {
+        let settings = Settings {
+            model: None,
+            goal: Goal::FAST,
+            limits: ProbeLimits::default(),
+            ping_cost: PINGS,
+            burst_cost,
+        };
+        let mut steering = Steering::new(at(0), settings);
+        steering.set_networks(at(0), both());
+        steering.set_sizes(Sizes::known(Size::from_bytes(1_000_000)));
+        Self { steering, rates: [20.0, 5.0], choices: Vec::new(), probes: [[0; 2]; 2] }
+    }
+
+    fn poll(&mut self, millis: u64) {
+        let now = at(millis);
+        self.steering.on_interval();
+        while let Some(action) = self.steering.poll(now) {
+            match action {
+                Action::Choose { lane, networks } => {
+                    self.choices.push((millis, format!("{lane}: {}", networks.join("+"))));
+                }
+                Action::Probe { network, stage } => {
+                    let index = usize::from(network == "lte");
+                    self.probes[index][stage as usize] += 1;
+                    let rate = self.rates[index];
+                    let values = match stage {
+                        Stage::Pings if rate > 0.0 => vec![(Indicator::PingMean, 0.05)],
+                        Stage::Pings => vec![(Indicator::PingMean, f64::NAN)],
+                        Stage::Burst => vec![(Indicator::UdpRate, rate), (Indicator::UdpLoss, 0.0)],
+                    };
+                    let result = StageResult { values, missing: None };
+                    self.steering.on_stage(now, &network, stage, result);
+                }
+            }
+        }
+    }
+
+    fn run(&mut self, millis: std::ops::Range<u64>) {
+        for now in millis.step_by(500) {
+            self.steering.on_request(at(now));
+            self.poll(now);
+        }
+    }
+
+    fn last(&self) -> &str {
+        &self.choices.last().unwrap().1
+    }
+}
+
+#[test]
+fn the_faster_network_carries_new_flows() {
+    let mut host = Host::new(Some(BURST));
+    host.run(0..3_000);
+    assert_eq!(host.last(), "new flows: wifi");
+    assert_eq!(host.probes, [[1, 1], [1, 1]]);
+    let decision = host.steering.lanes()[0].decision.clone().unwrap();
+    assert_eq!(decision.rated.len(), 2);
+}
+
+#[test]
+fn a_silent_network_is_left_and_taken_again_when_it_answers() {
+    let mut host = Host::new(None);
+    host.rates[1] = 5.0;
+    host.run(0..6_000);
+    let first = host.last().to_owned();
+    let used = usize::from(first.ends_with("lte"));
+    host.rates[used] = 0.0;
+    host.run(6_000..13_000);
+    assert_ne!(host.last(), first);
+    assert_eq!(
+        host.steering.probing(at(13_000), ["wifi", "lte"][used]),
+        Some(ProbeDecision::Silent)
+    );
+    host.rates = [0.0, 0.0];
+    // If nothing answers, the choice stays: there is no evidence for another one.
+    let before = host.choices.len();
+    host.run(13_000..30_000);
+    assert!(host.choices.len() <= before + 1, "{:?}", host.choices);
+    host.rates[used] = 50.0;
+    host.run(30_000..40_000);
+    assert_eq!(host.last(), first);
+}
+
+#[test]
+fn a_network_that_never_answered_pings_is_not_silent() {
+    let mut host = Host::new(None);
+    host.rates = [0.0, 0.0];
+    host.run(0..10_000);
+    assert_eq!(host.choices.len(), 1);
+    assert!(!host.steering.states.iter().any(|state| state.is_silent));
+}
+
+#[test]
+fn counters_show_a_network_that_stands_still() {
+    let mut host = Host::new(Some(BURST));
+    host.run(0..1_000);
+    for half in 0..8 {
+        // Wi-Fi sends and gets nothing.
+        host.steering.on_counters(at(1_000 + half * 500), "wifi", 100, half * 3);
+        host.poll(1_000 + half * 500);
+    }
+    assert_eq!(host.last(), "new flows: lte");
+    let (when, _) = host.choices.last().unwrap();
+    assert_eq!(*when, 2_000, "two seconds after the start");
+    // Bytes arrive again in two polls.
+    for half in 0..2 {
+        host.steering.on_counters(at(9_000 + half * 500), "wifi", 90_000 + half * 90_000, 40);
+    }
+    host.run(10_000..13_000);
+    assert_eq!(host.last(), "new flows: wifi");
+}
+
+#[test]
+fn a_network_that_is_gone_is_left_at_once_and_without_any_the_host_decides() {
+    let mut host = Host::new(Some(BURST));
+    host.run(0..1_000);
+    host.steering.set_networks(at(1_000), vec![facts("lte", NetworkKind::Cellular)]);
+    host.poll(1_000);
+    assert_eq!(host.last(), "new flows: lte");
+    host.steering.set_networks(at(1_500), Vec::new());
+    host.poll(1_500);
+    assert_eq!(host.last(), "new flows: ");
+    host.steering.set_networks(at(2_000), both());
+    host.poll(2_000);
+    assert_ne!(host.last(), "new flows: ");
+}
+
+#[test]
+fn a_preference_applies_at_once_and_ends() {
+    let mut host = Host::new(Some(BURST));
+    host.run(0..3_000);
+    let prefer = Override { network: "lte".into(), until: at(60_000), app: None };
+    host.steering.set_overrides(vec![prefer]);
+    host.poll(3_000);
+    assert_eq!(host.last(), "new flows: lte");
+    host.run(57_000..63_000);
+    assert_eq!(host.last(), "new flows: wifi");
+}
+
+#[test]
+fn streams_of_a_bond_follow_their_goal() {
+    let mut host = Host::new(Some(BURST));
+    host.run(0..3_000);
+    host.steering.set_goals(at(3_000), &[("fast".to_owned(), Goal::FAST)]);
+    host.poll(3_000);
+    assert_eq!(host.last(), "bond (fast): wifi+lte");
+    // The goals are the same: no new choice.
+    host.steering.set_goals(at(3_500), &[("fast".to_owned(), Goal::FAST)]);
+    let before = host.choices.len();
+    host.poll(3_500);
+    assert_eq!(host.choices.len(), before);
+    host.steering.set_goals(at(4_000), &[]);
+    assert_eq!(host.steering.lanes().len(), 1);
+}
+
+#[test]
+fn probes_end_with_the_bytes_of_the_month_and_without_a_request() {
+    let mut host = Host::new(Some(BURST));
+    let limit = |spent| NetworkFacts {
+        spent: Size::from_bytes(spent),
+        monthly: Some(Size::from_bytes(100_000)),
+        ..facts("lte", NetworkKind::Cellular)
+    };
+    host.steering.set_networks(at(0), vec![facts("wifi", NetworkKind::Wifi), limit(90_000)]);
+    host.run(0..1_000);
+    assert_eq!(host.probes[1], [1, 0], "pings fit in what is left, a burst does not");
+    assert_eq!(host.steering.probing(at(1_000), "lte"), Some(ProbeDecision::Spent));
+    host.steering.set_networks(at(1_000), vec![facts("wifi", NetworkKind::Wifi), limit(99_000)]);
+    host.run(1_000..60_000);
+    assert_eq!(host.probes[1], [1, 0]);
+    let before = host.probes[0];
+    for half in 0..200 {
+        host.poll(80_000 + half * 500);
+    }
+    assert_eq!(host.probes[0], before, "nothing waits");
+    assert_eq!(host.steering.probing(at(180_000), "wifi"), Some(ProbeDecision::Background));
+}
+
+#[test]
+fn a_probe_that_could_not_be_sent_changes_nothing() {
+    let mut host = Host::new(Some(BURST));
+    host.steering.on_request(at(0));
+    let mut probes = Vec::new();
+    while let Some(action) = host.steering.poll(at(0)) {
+        if let Action::Probe { network, stage } = action {
+            probes.push((network, stage));
+        }
+    }
+    assert_eq!(probes.len(), 2);
+    for (network, stage) in probes {
+        let missing = Some("the interface is busy".to_owned());
+        host.steering.on_stage(
+            at(100),
+            &network,
+            stage,
+            StageResult { missing, ..Default::default() },
+        );
+    }
+    assert_eq!(host.steering.missing("wifi"), Some("the interface is busy"));
+    assert_eq!(host.steering.poll(at(4_000)), None, "not before the interval has passed");
+    host.run(5_000..6_000);
+    assert_eq!(host.probes, [[1, 1], [1, 1]]);
+}
+
+#[test]
+fn the_interval_is_short_while_something_is_transferred() {
+    let mut host = Host::new(None);
+    assert_eq!(host.steering.interval(at(0)), IDLE_INTERVAL);
+    host.steering.on_counters(at(0), "wifi", 0, 0);
+    host.steering.on_counters(at(500), "wifi", 100_000, 9);
+    assert_eq!(host.steering.interval(at(600)), BUSY_INTERVAL);
+    assert_eq!(host.steering.interval(at(20_000)), IDLE_INTERVAL);
+}
+
+fn input() -> impl Strategy<Value = (u64, u8, usize, f64)> {
+    (0..3_000_u64, 0..9_u8, 0..20_usize, prop_oneof![Just(f64::NAN), Just(0.0), 0.001..1e4_f64])
+}
+
+proptest! {
+    #[test]
+    fn only_networks_that_can_be_used_are_chosen(inputs in prop::collection::vec(input(), 1..120)) {
+        let mut host = Host::new(Some(BURST));
+        let (mut now, mut listed) = (0, vec!["wifi".to_owned(), "lte".to_owned()]);
+        for (step, what, which, value) in inputs {
+            now += step;
+            let name = if which < 2 { ["wifi", "lte"][which].to_owned() } else { format!("n{which}") };
+            let steering = &mut host.steering;
+            match what {
+                0 => steering.on_request(at(now)),
+                1 => {
+                    listed = (0..which).map(|one| format!("n{one}")).collect();
+                    listed.push(name);
+                    let kind = |one: &String| match one.len() {
+                        2 => NetworkKind::Cellular,
+                        _ => NetworkKind::Wifi,
+                    };
+                    let all = listed.iter().map(|one| facts(one, kind(one))).collect();
+                    steering.set_networks(at(now), all);
+                }
+                2 => steering.on_counters(at(now), &name, value as u64, value as u64),
+                3 => steering.set_goals(at(now), &[(name, Goal::BALANCED)]),
+                4 => steering.set_overrides(vec![
+                    Override { network: name, until: at(now + 500), app: None },
+                ]),
+                other => {
+                    let indicator = Indicator::ALL[usize::from(other) * 3 % Indicator::ALL.len()];
+                    steering.on_reading(at(now), &name, indicator, value);
+                }
+            }
+            let before = host.choices.len();
+            host.rates = [value, 5.0];
+            host.poll(now);
+            for (_, choice) in &host.choices[before..] {
+                let names = choice.rsplit(": ").next().unwrap().split('+');
+                for name in names.filter(|name| !name.is_empty()) {
+                    prop_assert!(listed.iter().take(MAX_NETWORKS).any(|one| one == name), "{choice}");
+                }
+            }
+            for lane in host.steering.lanes() {
+                if let Some(decision) = &lane.decision {
+                    let networks = decision.rated.iter().flat_map(|one| one.choice.networks());
+                    prop_assert!(networks.max() < Some(host.steering.states.len()));
+                }
+            }
+        }
+    }
+}
