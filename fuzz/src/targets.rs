@@ -2,6 +2,7 @@
 
 mod bluetooth;
 mod capture;
+mod control;
 mod filter;
 mod flow;
 mod hosts;
@@ -108,6 +109,12 @@ pub const ALL: &[Target] = &[
         name: "lab-request",
         run: lab::lab_request,
         words: lab::REQUEST_WORDS,
+        more_seeds: &[],
+    },
+    Target {
+        name: "bond-request",
+        run: control::bond_request,
+        words: control::BOND_WORDS,
         more_seeds: &[],
     },
     Target { name: "tls-hello", run: wire::tls_hello, words: wire::HELLO_WORDS, more_seeds: &[] },

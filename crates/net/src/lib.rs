@@ -3,8 +3,8 @@
 //! [`fetch`] downloads as `manyways-proto` decides, [`bond`] contains the client and the gateway of
 //! the tunnel, [`radio`] runs policies on traces and on a live interface, [`probe`] measures
 //! networks, and [`steer`] has what selects the network for a transfer. Each of these modules is a
-//! cargo feature. [`path`] connects over one network, and [`resolve`] queries the name servers of one
-//! network.
+//! cargo feature. [`path`] connects over one network, [`resolve`] queries the name servers of one
+//! network, and [`control`] has the control sockets of running processes.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
@@ -12,6 +12,8 @@
 mod base64;
 #[cfg(feature = "bond")]
 pub mod bond;
+#[cfg(any(feature = "bond", feature = "steer"))]
+pub mod control;
 #[cfg(feature = "fetch")]
 pub mod fetch;
 #[cfg(any(feature = "fetch", feature = "bond", feature = "probe"))]

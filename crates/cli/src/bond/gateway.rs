@@ -6,10 +6,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::ValueHint;
-use manyways_net::bond::control::{
-    BondRole, ControlRequest, ControlResponse, ControlServer, ControlSocketError,
-};
+use manyways_net::bond::control::{BondRole, ControlRequest, ControlResponse};
 use manyways_net::bond::{AllowFile, Gateway, GatewayError, GatewayOptions, StatusHandle, metrics};
+use manyways_net::control::{ControlServer, Response};
 use manyways_proto::bond::egress::EgressFilter;
 use manyways_sys::privilege;
 use manyways_unit::{Prefix, Span};
@@ -66,16 +65,16 @@ pub struct Args {
 
 /// Answers `bond status --gateway`. If the control socket fails, the gateway runs without it.
 fn control(name: &str, user: Option<&str>, status: StatusHandle) -> Result<Option<ControlServer>> {
-    let started = ControlServer::start(BondRole::Gateway, name, user, move |request| {
+    let service = BondRole::Gateway.service(name);
+    let service = service.map_err(|error| Failure::usage(error.to_string()))?;
+    let started = ControlServer::start(&service, user, move |request| {
         let status = status.clone();
         async move {
             let response = match request {
                 ControlRequest::Status => ControlResponse::GatewayStatus(status.status()),
                 ControlRequest::Why(_) | ControlRequest::Delay(_) | ControlRequest::Choose(_) => {
-                    ControlResponse::Refused {
-                        message: "a gateway has no policy".to_owned(),
-                        hint: Some("run the command on the device with the client".to_owned()),
-                    }
+                    let hint = "run the command on the device with the client".to_owned();
+                    ControlResponse::refused("a gateway has no policy".to_owned(), Some(hint))
                 }
             };
             response.into()
@@ -83,9 +82,6 @@ fn control(name: &str, user: Option<&str>, status: StatusHandle) -> Result<Optio
     });
     match started {
         Ok(control) => Ok(Some(control)),
-        Err(error @ ControlSocketError::InvalidName(_)) => {
-            Err(Failure::usage(error.to_string()).into())
-        }
         Err(error) => {
             tracing::warn!("{error}, so `bond status --gateway` does not show this gateway");
             Ok(None)

@@ -7,9 +7,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use manyways_net::bond::control::{
-    self, BondRole, ControlRequest, ControlResponse, ControlSocketError,
-};
+use manyways_net::bond::control::{BondRole, ControlRequest, ControlResponse};
+use manyways_net::control::{self, ControlSocketError};
 use manyways_record::document;
 
 use crate::failure::Failure;
@@ -63,8 +62,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 
 fn text(args: &Args) -> Result<String> {
     let role = if args.gateway { BondRole::Gateway } else { BondRole::Client };
-    let response = control::ask(role, &args.name, &ControlRequest::Status).map_err(failure)?;
-    Ok(match response {
+    Ok(match ask(role, &args.name, &ControlRequest::Status)? {
         ControlResponse::Status(status) if args.json => document::to_json(&*status)?,
         ControlResponse::Status(status) => screen::client(&status),
         ControlResponse::GatewayStatus(status) if args.json => document::to_json(&status)?,
@@ -73,18 +71,31 @@ fn text(args: &Args) -> Result<String> {
     })
 }
 
-/// Converts an error of the control socket, with a hint.
-pub fn failure(error: ControlSocketError) -> Failure {
+/// Sends a request to the client or gateway with this name.
+pub fn ask(
+    role: BondRole,
+    name: &str,
+    request: &ControlRequest,
+) -> Result<ControlResponse, Failure> {
+    let response = role.service(name).and_then(|service| control::ask(&service, request));
+    response.map_err(|error| failure(role, error))
+}
+
+/// Converts an error of the control socket of a client or gateway, with a hint.
+pub fn failure(role: BondRole, error: ControlSocketError) -> Failure {
     let failure = Failure::new(error.to_string());
     match error {
-        ControlSocketError::NotRunning { role, name } if control::is_run_by_root(role, &name) => {
+        ControlSocketError::NotRunning(service) if control::is_run_by_root(&service) => {
             failure.hint("root runs a process with this name: run this command as root, for example with sudo")
         }
-        ControlSocketError::NotRunning { role: BondRole::Client, .. } => {
-            failure.hint("start a client with `manyways bond client`, as the same user; --name selects another client")
-        }
-        ControlSocketError::NotRunning { .. } => failure
-            .hint("start a gateway with `manyways bond gateway`, as the same user; --name selects another gateway"),
+        ControlSocketError::NotRunning(_) => failure.hint(match role {
+            BondRole::Client => {
+                "start a client with `manyways bond client`, as the same user; --name selects another client"
+            }
+            BondRole::Gateway => {
+                "start a gateway with `manyways bond gateway`, as the same user; --name selects another gateway"
+            }
+        }),
         ControlSocketError::InvalidName(_) => failure.code(2),
         _ => failure,
     }

@@ -5,13 +5,13 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::ValueEnum;
-use manyways_net::bond::control::{self, BondRole, ControlRequest, ControlResponse};
+use manyways_net::bond::control::{BondRole, ControlRequest, ControlResponse};
 use manyways_net::bond::{WhyQuery, WhyReport};
 use manyways_record::document;
 use manyways_unit::human::{self, printable};
 
 use super::client::parse_user;
-use super::status::{failure, unexpected};
+use super::status::{ask, unexpected};
 use crate::failure::Failure;
 
 /// Explain which networks a destination uses, and which rule selects them.
@@ -129,7 +129,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         bytes: args.bytes.unwrap_or_default(),
     };
     let request = ControlRequest::Why(query);
-    let response = control::ask(BondRole::Client, &args.name, &request).map_err(failure)?;
+    let response = ask(BondRole::Client, &args.name, &request)?;
     let ControlResponse::Why(why) = response else { return Err(unexpected(response).into()) };
     if args.json {
         print!("{}", document::to_json(&*why)?);

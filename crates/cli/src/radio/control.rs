@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result};
 use manyways_model::radio::profiles::Known;
 use manyways_model::radio::{PolicySpec, Priors};
+use manyways_net::bond::control::BondRole;
 use manyways_net::radio::control::{
     self, Bond, BondError, ControlError, Exec, Listener, Options, Source, SourceKind, Summary,
 };
@@ -196,7 +197,7 @@ impl Args {
 
 fn bond_failure(error: BondError) -> Failure {
     match error {
-        BondError::Control(error) => status::failure(error),
+        BondError::Control(error) => status::failure(BondRole::Client, error),
         BondError::UnexpectedResponse(answer) => status::unexpected(answer),
         error => Failure::new(error.to_string()),
     }

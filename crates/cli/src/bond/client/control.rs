@@ -5,15 +5,15 @@ use std::rc::Rc;
 use anyhow::Result;
 use manyways_net::bond::EntryPoints;
 use manyways_net::bond::PolicyEnforcer;
-use manyways_net::bond::control::{
-    BondRole, ControlReply, ControlRequest, ControlResponse, ControlServer, ControlSocketError,
-};
+use manyways_net::bond::control::{BondRole, ControlRequest, ControlResponse};
 use manyways_net::bond::interception::SharedScope;
+use manyways_net::control::{ControlServer, ControlSocketError, Response};
 
 use super::options::Args;
 use crate::failure::Failure;
 
-/// Answers `bond status` and `bond why`, and lets other programs delay connections and choose paths. If the control socket fails, the client runs without it.
+/// Answers `bond status` and `bond why`, and lets other programs delay connections and choose paths.
+/// If the control socket fails, the client runs without it.
 pub fn start(
     args: &Args,
     intercepts: bool,
@@ -23,7 +23,9 @@ pub fn start(
     let (enforcer, name, scope) = (enforcer.clone(), args.name.clone(), Rc::clone(scope));
     let has_proxy = args.has_proxy();
     let policy = args.policy.as_ref().map(|path| path.display().to_string());
-    let started = ControlServer::start(BondRole::Client, &args.name, None, move |request| {
+    let service = BondRole::Client.service(&args.name);
+    let service = service.map_err(|error| Failure::usage(error.to_string()))?;
+    let started = ControlServer::start(&service, None, move |request| {
         let (enforcer, name, policy) = (enforcer.clone(), name.clone(), policy.clone());
         let scope = Rc::clone(&scope);
         async move {
@@ -45,29 +47,22 @@ pub fn start(
                     match enforcer.choose(&request.goal, request.paths) {
                         Ok(()) => ControlResponse::Chosen.into(),
                         Err(error) => {
-                            let hint = error.hint();
-                            ControlResponse::Refused { message: error.to_string(), hint }.into()
+                            ControlResponse::refused(error.to_string(), error.hint()).into()
                         }
                     }
                 }
                 ControlRequest::Delay(request) => match enforcer.delay(&request) {
-                    Ok(grant) => ControlReply::KeepOpen(grant),
-                    Err(error) => {
-                        let hint = error.hint();
-                        ControlResponse::Refused { message: error.to_string(), hint }.into()
-                    }
+                    Ok(grant) => grant.into(),
+                    Err(error) => ControlResponse::refused(error.to_string(), error.hint()).into(),
                 },
             }
         }
     });
     match started {
         Ok(control) => Ok(Some(control)),
-        Err(error @ ControlSocketError::InvalidName(_)) => {
-            Err(Failure::usage(error.to_string()).into())
-        }
         Err(error) => {
             eprintln!("manyways: {error}, so `bond status` does not show this client");
-            if let ControlSocketError::NameInUse { .. } = error {
+            if let ControlSocketError::AlreadyRunning(_) = error {
                 eprintln!("hint: give this client another name with --name");
             }
             Ok(None)

@@ -8,8 +8,9 @@ use std::time::Duration;
 use manyways_model::radio::control::GateState;
 use manyways_unit::{Span, Time};
 
-use crate::bond::control::{self, BondRole, ControlRequest, ControlResponse, ControlSocketError};
+use crate::bond::control::{BondRole, ControlRequest, ControlResponse};
 use crate::bond::{DelayRequest, GateCommand, GateEvent};
+use crate::control::{self, ControlSocketError};
 
 /// Timeout of the client's first answer.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -173,8 +174,8 @@ pub(super) enum BondUpdate {
 
 impl Connection {
     fn open(name: &str, request: &DelayRequest) -> Result<Self, ControlSocketError> {
-        let stream =
-            control::request(BondRole::Client, name, &ControlRequest::Delay(request.clone()))?;
+        let service = BondRole::Client.service(name)?;
+        let stream = control::request(&service, &ControlRequest::Delay(request.clone()))?;
         Ok(Self { stream, received: Vec::new(), is_granted: false, is_gate_closed: false })
     }
 
