@@ -48,7 +48,7 @@ pub use allow::{
     AllowError, AllowFile, AllowFileError, AllowReason, AuthorizedClient, AuthorizedClients,
 };
 pub use carrier::CarrierError;
-pub use choice::{ChoiceError, ChoiceRequest};
+pub use choice::ChoiceRequest;
 pub use client::{Client, ClientEvent, ClientOptions, ConnectFailure};
 pub use delay_gate::{DelayGrant, DelayRequest, GateCommand, GateEvent};
 pub use enforcer::PolicyEnforcer;
@@ -61,6 +61,7 @@ pub use interception_scope::InterceptionScope;
 pub use journal::Journal;
 pub use key::{KeyError, PrivateKey, PublicKey};
 pub use listeners::Listeners;
+pub use manyways_proto::bond::choice::ChoiceError;
 pub use manyways_proto::bond::dial::{CarrierTransport, TransportChoice};
 pub use manyways_proto::bond::egress::EgressFilter;
 pub use manyways_proto::bond::interception::AddressFamilies;

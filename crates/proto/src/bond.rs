@@ -7,6 +7,7 @@
 //! uses the [`Default`].
 
 pub mod carrier;
+pub mod choice;
 pub mod delay_gate;
 pub mod dial;
 pub mod egress;

@@ -16,6 +16,7 @@ pub(super) const BOND_WORDS: &[&str] = &[
     "],\"max_delay_seconds\":",
     "{\"choose\":{\"goal\":\"thrifty\"",
     ",\"paths\":[\"wifi\"",
+    "],\"lease_seconds\":",
     "null",
     "1e308",
     "}}\n",

@@ -32,18 +32,53 @@ fn a_running_download_moves_to_the_chosen_path_and_back_and_loses_no_byte() {
     let lines: Vec<&str> = done.stdout.lines().collect();
     let ["\"chosen\"", moves @ .., "complete"] = &lines[..] else { panic!("{}", done.stdout) };
     assert!(moves.len() >= 4, "{}", done.stdout);
-    let log = event::parse(testbed.read("events").as_bytes()).expect("the event log reads");
-    let choices = log.records.into_iter().filter_map(|record| match record.event {
-        BondEvent::BondChoice { goal, paths } => Some((goal, paths.join(" "))),
-        _ => None,
-    });
-    let choices: Vec<(String, String)> = choices.collect();
     let mut expected = vec!["wifi"];
     expected.extend(moves.iter().filter_map(|line| line.split(' ').next()));
     expected.push("");
     let expected: Vec<_> =
         expected.into_iter().map(|paths| ("fast".to_owned(), paths.to_owned())).collect();
-    assert_eq!(choices, expected);
+    assert_eq!(choices_in_log(&testbed), expected);
+}
+
+#[test]
+fn a_choice_ends_when_its_lease_is_not_renewed() {
+    needs_world!();
+    needs!(Need::Command("python3"));
+    let testbed = Testbed::new();
+    testbed.write("policy.toml", POLICY);
+    testbed.write("move.py", MOVE);
+    let done = testbed
+        .run(
+            r#"
+            client --policy policy.toml --events events
+            why() { "$M" bond why 192.0.2.1 | grep '^path'; }
+            python3 move.py lease 86400 fast lte
+            why
+            python3 move.py lease 0 fast wifi
+            python3 move.py lease 0.2 fast lte
+            wait_for "grep bond-choice events | grep -F '\"paths\":[]'"
+            why
+            end
+            "#,
+        )
+        .expect_success();
+    let refused = "{\"refused\": {\"message\": \"0 s is not a lease\", \
+                   \"hint\": \"a lease is longer than 0 s, and at most 86400 s\"}}";
+    let lines: Vec<&str> = done.stdout.lines().collect();
+    let expected = ["\"chosen\"", "path: lte", refused, "\"chosen\"", "paths: wifi, lte"];
+    assert_eq!(lines, expected, "{}", done.stderr);
+    let expected = ["lte", ""].map(|paths| ("fast".to_owned(), paths.to_owned()));
+    assert_eq!(choices_in_log(&testbed), expected);
+}
+
+/// The goals and paths of the choices in the event log.
+fn choices_in_log(testbed: &Testbed) -> Vec<(String, String)> {
+    let log = event::parse(testbed.read("events").as_bytes()).expect("the event log reads");
+    let choices = log.records.into_iter().filter_map(|record| match record.event {
+        BondEvent::BondChoice { goal, paths } => Some((goal, paths.join(" "))),
+        _ => None,
+    });
+    choices.collect()
 }
 
 #[test]

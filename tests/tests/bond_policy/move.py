@@ -1,6 +1,7 @@
 """Chooses the paths of auto rules, through the control socket of the client in this lab.
 
 move.py choose GOAL PATH...: one choice; prints the answer.
+move.py lease SECONDS GOAL PATH...: one choice with a lease; prints the answer.
 move.py move HOST FILE COUNT: downloads FILE, and moves it COUNT times between Wi-Fi and LTE. Prints the path and
 the milliseconds from the request to the first packet of data on this path, by the clock of the kernel.
 """
@@ -22,10 +23,10 @@ DATA = 600
 SILENCE = 0.3
 
 
-def choose(goal, paths):
+def choose(goal, paths, **more):
     with socket.socket(socket.AF_UNIX) as control:
         control.connect(LAB + "/bond-client-default.socket")
-        control.sendall(json.dumps({"choose": {"goal": goal, "paths": paths}}).encode() + b"\n")
+        control.sendall(json.dumps({"choose": {"goal": goal, "paths": paths, **more}}).encode() + b"\n")
         return json.loads(control.makefile().readline())
 
 
@@ -94,6 +95,9 @@ class Download:
 def main(command, first, *others):
     if command == "choose":
         print(json.dumps(choose(first, list(others))))
+        return
+    if command == "lease":
+        print(json.dumps(choose(others[0], list(others[1:]), lease_seconds=float(first))))
         return
     download = Download(first, others[0])
     wifi, lte = download.paths

@@ -7,11 +7,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
+use manyways_proto::bond::choice::{Change, Choices};
 use manyways_proto::bond::io_limits::IoLimits;
 use manyways_proto::bond::path::{self, PathMonitor, PathSnapshot, PathState};
 use manyways_proto::bond::routing::{AppFlow, AppFlowId, Carriage, FlowTable, Output, Routing};
 use manyways_proto::mux::{Counters, Destination, FlowId, Input, StreamId};
-use manyways_proto::policy::{Decision, Goal, Policy, Protocol};
+use manyways_proto::policy::{Decision, Policy, Protocol};
 use manyways_proto::sched::{PathId, StreamPolicy};
 use manyways_sys::process;
 use manyways_unit::Time;
@@ -61,8 +62,7 @@ struct Inner {
     monitor: RefCell<PathMonitor>,
     usage_file: UsageFile,
     paths: RefCell<Vec<PathSnapshot>>,
-    /// Chosen paths of each goal, for auto rules.
-    choices: RefCell<BTreeMap<String, Vec<String>>>,
+    choices: RefCell<Choices>,
     processes: ProcessLookup,
     names: RefCell<Names>,
     /// Queries that were sent to name servers: the flow, the DNS ID and the name.
@@ -480,26 +480,25 @@ impl PolicyEnforcer {
         }
     }
 
-    pub(super) fn record_event(&self, event: impl FnOnce() -> BondEvent) {
-        self.0.journal.record(self.now(), event);
-    }
-
-    /// Sets the chosen paths of a goal, none to remove the choice. Returns whether they differ from
-    /// the previous ones; then [`Self::apply_choices`] is to be called.
-    pub(super) fn set_choice(&self, goal: Goal, paths: Vec<String>) -> bool {
-        let name = goal.name().to_owned();
-        let before = match paths.is_empty() {
-            true => self.0.choices.borrow_mut().remove(&name),
-            false => self.0.choices.borrow_mut().insert(name.clone(), paths),
-        };
-        before.as_ref() != self.0.choices.borrow().get(&name)
-    }
-
-    /// Decides again about all flows, with the current choices.
-    pub(super) fn apply_choices(&self) {
-        self.sample_now();
-        // A condition on the primary path of an auto rule may have another wakeup.
+    /// Changes the choices of paths. If they differ then, decides again about all flows.
+    pub(super) fn with_choices<R>(&self, change: impl FnOnce(Time, &mut Choices) -> R) -> R {
+        let result = change(self.now(), &mut self.0.choices.borrow_mut());
+        self.run_monitor();
+        // A lease, or a condition on the primary path of an auto rule, may have another wakeup.
         self.0.timer.notify_one();
+        result
+    }
+
+    /// Records changed choices of paths. Returns whether there is one.
+    fn record_choices(&self, now: Time) -> bool {
+        let mut is_changed = false;
+        loop {
+            let change = self.0.choices.borrow_mut().poll(now);
+            let Some(Change { goal, paths }) = change else { return is_changed };
+            let goal = goal.to_string();
+            self.0.journal.record(now, || BondEvent::BondChoice { goal, paths });
+            is_changed = true;
+        }
     }
 
     /// Samples paths and battery, and decides again if they have changed.
@@ -510,6 +509,10 @@ impl PolicyEnforcer {
 
     fn run_monitor(&self) {
         let now = self.now();
+        // In the event log a choice precedes the decisions that follow it.
+        if self.record_choices(now) {
+            self.0.monitor.borrow_mut().sample_now(now);
+        }
         loop {
             let output = self.0.monitor.borrow_mut().poll(now);
             match output {
@@ -534,7 +537,7 @@ impl PolicyEnforcer {
             let table = self.0.table.borrow();
             self.0.monitor.borrow_mut().sample(now, today(), table.policy(), &samples)
         };
-        environment.choices.clone_from(&self.0.choices.borrow());
+        environment.choices = self.0.choices.borrow().paths();
         self.0.journal.paths(now, &paths);
         self.0.journal.counters(now, counters);
         self.0.paths.replace(paths);
@@ -554,7 +557,8 @@ impl PolicyEnforcer {
             let due = self.0.monitor.borrow().next_wakeup();
             // A measured condition has held for its hysteresis.
             let lasts = self.0.table.borrow().next_wakeup();
-            let wakeup = lasts.into_iter().chain([due]).min();
+            let lease_end = self.0.choices.borrow().next_wakeup();
+            let wakeup = lasts.into_iter().chain(lease_end).chain([due]).min();
             tokio::select! {
                 () = timer::until(&clock, wakeup) => {}
                 () = self.0.timer.notified() => {}

@@ -43,14 +43,10 @@ pub fn start(
                 ControlRequest::Why(query) => {
                     ControlResponse::Why(Box::new(enforcer.why(&query, entry_points))).into()
                 }
-                ControlRequest::Choose(request) => {
-                    match enforcer.choose(&request.goal, request.paths) {
-                        Ok(()) => ControlResponse::Chosen.into(),
-                        Err(error) => {
-                            ControlResponse::refused(error.to_string(), error.hint()).into()
-                        }
-                    }
-                }
+                ControlRequest::Choose(request) => match enforcer.choose(request) {
+                    Ok(()) => ControlResponse::Chosen.into(),
+                    Err(error) => ControlResponse::refused(error.to_string(), error.hint()).into(),
+                },
                 ControlRequest::Delay(request) => match enforcer.delay(&request) {
                     Ok(grant) => grant.into(),
                     Err(error) => ControlResponse::refused(error.to_string(), error.hint()).into(),
