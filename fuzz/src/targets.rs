@@ -211,6 +211,12 @@ pub const ALL: &[Target] = &[
         words: tables::WORDS,
         more_seeds: &[],
     },
+    Target {
+        name: "lab-signal",
+        run: trace::lab_signal,
+        words: trace::LAB_SIGNAL_WORDS,
+        more_seeds: &[],
+    },
     Target { name: "signal", run: trace::signal, words: trace::SIGNAL_WORDS, more_seeds: &[] },
     Target {
         name: "select-model",

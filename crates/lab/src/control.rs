@@ -11,6 +11,7 @@ use std::time::Duration;
 use manyways_link::schedule::{Due, Threshold};
 use manyways_trace::link_text::{self, LinkError, link_index};
 use manyways_trace::scenario::LinkSpec;
+use manyways_trace::signal::Signal;
 use manyways_unit::{Span, Time};
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +19,7 @@ use super::Lab;
 use super::event::LabEvent;
 use super::radio::RadioStats;
 use super::relay::{Action, LaneStats, Relay, Snapshot, WaitingChange};
+use super::signal::{SignalSender, SignalState};
 use super::timeline::EventSender;
 
 /// Maximum size of a request in bytes.
@@ -102,6 +104,9 @@ pub struct LinkStatus {
     /// State of the radio; `None` if the link has no radio.
     #[serde(default)]
     pub radio: Option<RadioStatus>,
+    /// The signal now; `None` if the link has none.
+    #[serde(default)]
+    pub signal: Option<SignalStatus>,
 }
 
 /// A change that waits to be made or undone.
@@ -183,6 +188,40 @@ impl RadioStatus {
     }
 }
 
+/// The radio signal of a link now; an unknown value is `None`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct SignalStatus {
+    /// The file, as the user wrote it.
+    pub source: String,
+    /// Time since the start of the current repetition.
+    pub position_seconds: f64,
+    /// In dBm.
+    pub rssi: Option<f64>,
+    /// In dBm.
+    pub rsrp: Option<f64>,
+    /// In dB.
+    pub rsrq: Option<f64>,
+    /// In dB.
+    pub snr: Option<f64>,
+    /// From 0 to 15.
+    pub cqi: Option<f64>,
+}
+
+impl From<SignalState> for SignalStatus {
+    fn from(state: SignalState) -> Self {
+        let value = |signal| state.sample.get(signal);
+        Self {
+            position_seconds: state.position.as_secs_f64(),
+            rssi: value(Signal::Rssi),
+            rsrp: value(Signal::Rsrp),
+            rsrq: value(Signal::Rsrq),
+            snr: value(Signal::Snr),
+            cqi: value(Signal::Cqi),
+            source: state.source,
+        }
+    }
+}
+
 /// The counters of one direction.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct LaneStatus {
@@ -231,7 +270,7 @@ impl Control {
         let folder = lab.folder();
         let listener = UnixListener::bind(socket(&folder))?;
         let links = lab.links().to_vec();
-        let relay = Arc::clone(lab.relay());
+        let (relay, signals) = (Arc::clone(lab.relay()), lab.signals());
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let thread = std::thread::Builder::new().name("lab-control".into()).spawn(move || {
@@ -239,8 +278,8 @@ impl Control {
                 if stopped.load(Ordering::Relaxed) {
                     return;
                 }
-                if let Err(error) =
-                    stream.and_then(|stream| serve(&stream, &links, &relay, marks.as_ref()))
+                if let Err(error) = stream
+                    .and_then(|stream| serve(&stream, &links, &relay, &signals, marks.as_ref()))
                 {
                     tracing::debug!(%error, "a request to the lab failed");
                 }
@@ -269,13 +308,14 @@ fn serve(
     stream: &UnixStream,
     links: &[LinkSpec],
     relay: &Relay,
+    signals: &SignalSender,
     marks: Option<&EventSender>,
 ) -> io::Result<()> {
     stream.set_read_timeout(Some(Duration::from_secs(2)))?;
     let mut line = String::new();
     BufReader::new(stream.take(MAX_REQUEST)).read_line(&mut line)?;
     let answer = match serde_json::from_str(&line) {
-        Ok(request) => handle_request(request, links, relay, marks)?,
+        Ok(request) => handle_request(request, links, relay, signals, marks)?,
         Err(error) => Response::Refused { message: format!("no request: {error}"), hint: None },
     };
     let mut text = serde_json::to_vec(&answer)?;
@@ -287,6 +327,7 @@ fn handle_request(
     request: Request,
     known: &[LinkSpec],
     relay: &Relay,
+    signals: &SignalSender,
     marks: Option<&EventSender>,
 ) -> io::Result<Response> {
     Ok(match request {
@@ -315,6 +356,14 @@ fn handle_request(
                     }
                     // Commands run in order: after the snapshot, the change has been made.
                     relay.snapshot()?;
+                    if let Err(error) = signals.flush() {
+                        return Ok(Response::Refused {
+                            message: format!("the signal of {link} cannot be published: {error}"),
+                            hint: Some(
+                                "the folder of the lab needs room for a copy of it".to_owned(),
+                            ),
+                        });
+                    }
                     if let Some(marks) = marks.filter(|_| is_now) {
                         marks.record(LabEvent::LinkChange { link, set: settings });
                     }
@@ -340,6 +389,7 @@ fn handle_request(
                             .as_ref()
                             .zip(link.radio)
                             .map(|(radio, stats)| RadioStatus::new(&radio.source, stats)),
+                        signal: link.signal.map(SignalStatus::from),
                         down: link.down.into(),
                         up: link.up.into(),
                         max_lateness_seconds: link.max_lateness.as_secs_f64(),

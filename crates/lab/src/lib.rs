@@ -21,6 +21,7 @@ pub mod registry;
 mod relay;
 pub mod resolver;
 pub mod run;
+pub mod signal;
 pub mod timeline;
 pub mod warning;
 
@@ -49,6 +50,7 @@ use self::radio::{Radio, RadioError};
 use self::registry::{Entry, Record, Registry};
 use self::relay::{Action, HostEnd, Relay, RelayConfig, RelayLink};
 use self::resolver::{Resolver, Zone};
+use self::signal::{Publisher, SignalSender};
 
 /// All names below this domain belong to the lab.
 pub const DOMAIN: &str = "lab";
@@ -202,11 +204,12 @@ pub enum Node {
 
 /// A running lab. Dropping it ends all processes in it and undoes its changes to the host.
 pub struct Lab {
-    // In the order of dropping: first the senders, then the relay, last the captures and records.
+    // In the order of dropping: first the senders, then the relay, last what it writes and the records.
     servers: Vec<Child>,
     sandbox: Sandbox,
     resolvers: Vec<Resolver>,
     relay: Arc<Relay>,
+    signals: Publisher,
     device: NetNs,
     hosts: Vec<Host>,
     links: Vec<LinkSpec>,
@@ -305,7 +308,12 @@ impl Lab {
         }
         let config =
             RelayConfig { seed: spec.seed, trace_offset: spec.trace_offset, bare: spec.bare };
-        let relay = Relay::start(relayed, config).map_err(system("start the relay"))?;
+        let signals =
+            Publisher::start(&entry.folder()).map_err(system("start to publish signals"))?;
+        let relay =
+            Relay::start(relayed, config, signals.sender()).map_err(system("start the relay"))?;
+        // No command may start before the signals are there.
+        signals.sender().flush().map_err(system("publish the signals of the links"))?;
 
         write_views(&entry.folder(), &spec.links, &far).map_err(system("write the lab's files"))?;
         entry
@@ -322,6 +330,7 @@ impl Lab {
             sandbox,
             resolvers,
             relay: Arc::new(relay),
+            signals,
             device,
             hosts: far,
             links: spec.links,
@@ -348,6 +357,11 @@ impl Lab {
     /// Returns the relay that moves the packets.
     pub fn relay(&self) -> &Arc<Relay> {
         &self.relay
+    }
+
+    /// Returns the sender of the links' signals, to wait until they are published.
+    pub(crate) fn signals(&self) -> SignalSender {
+        self.signals.sender()
     }
 
     /// Returns the lab's folder, which is removed with the lab.
@@ -458,7 +472,9 @@ impl Lab {
             Ok(Action { when, after: event.at, until, link, changes: event.change.clone() })
         };
         let actions = events.iter().map(action).collect::<Result<_, LabError>>()?;
-        self.relay.restart(offset, actions).map_err(system("restart the links"))
+        let start = self.relay.restart(offset, actions).map_err(system("restart the links"))?;
+        self.signals().flush().map_err(system("publish the signals of the links"))?;
+        Ok(start)
     }
 
     fn listener_count(&self, host: usize) -> Result<usize, LabError> {

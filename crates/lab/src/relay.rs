@@ -35,6 +35,7 @@ use self::lane::Lane;
 use self::slab::{Slab, Slot, Target};
 use super::pcap::PcapWriter;
 use super::radio::{Radio, RadioStats};
+use super::signal::{SignalSender, SignalState};
 
 pub use self::action::{Action, Applied, WaitingChange};
 pub use self::lane::LaneStats;
@@ -102,6 +103,8 @@ pub struct LinkStats {
     pub middlebox_drops: u64,
     /// State of the radio; `None` if the link has no radio.
     pub radio: Option<RadioStats>,
+    /// The radio signal; `None` if the link has none.
+    pub signal: Option<SignalState>,
 }
 
 /// Counters of the relay.
@@ -140,12 +143,16 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Starts the relay's thread.
-    pub fn start(links: Vec<RelayLink>, config: RelayConfig) -> io::Result<Self> {
+    /// Starts the relay's thread, and passes the signals of the links on.
+    pub(crate) fn start(
+        links: Vec<RelayLink>,
+        config: RelayConfig,
+        signals: SignalSender,
+    ) -> io::Result<Self> {
         let clock = Clock::start();
         let waker = Arc::new(Waker::new()?);
         let (commands, inbox) = channel();
-        let mut worker = Worker::new(clock, links, &config, Arc::clone(&waker), inbox)?;
+        let mut worker = Worker::new(clock, links, &config, Arc::clone(&waker), inbox, signals)?;
         let thread =
             std::thread::Builder::new().name("lab-relay".into()).spawn(move || worker.run())?;
         Ok(Self { commands, waker, thread: Some(thread), clock })
@@ -240,6 +247,9 @@ struct Worker {
     write_errors: u64,
     malformed: u64,
     bare: bool,
+    signals: SignalSender,
+    /// A time, and the position of all traces at that time.
+    trace: (Time, Span),
     /// Whether real-time priority is requested.
     real_time: bool,
 }
@@ -278,6 +288,7 @@ impl Worker {
         config: &RelayConfig,
         waker: Arc<Waker>,
         inbox: Receiver<Command>,
+        signals: SignalSender,
     ) -> io::Result<Self> {
         let poller = Poller::new(clock)?;
         poller.add(waker.as_fd(), WAKER_TOKEN)?;
@@ -318,7 +329,7 @@ impl Worker {
             }
             states.push(state);
         }
-        Ok(Self {
+        let worker = Self {
             clock,
             poller,
             waker,
@@ -330,8 +341,14 @@ impl Worker {
             write_errors: 0,
             malformed: 0,
             bare: config.bare,
+            signals,
+            trace: (now, config.trace_offset),
             real_time: false,
-        })
+        };
+        worker.links.iter().filter(|link| link.spec.signal.is_some()).for_each(|link| {
+            worker.publish_signal(link);
+        });
+        Ok(worker)
     }
 
     fn run(&mut self) -> io::Result<()> {
@@ -378,12 +395,20 @@ impl Worker {
             }
             Command::Restart { offset, actions, done } => {
                 self.emit(now);
+                self.trace = (now, offset);
+                let had_signal: Vec<_> =
+                    self.links.iter().map(|link| link.spec.signal.is_some()).collect();
                 for link in &mut self.links {
                     link.settings = Settings::new(link.initial.clone());
                     link.apply_settings(now);
                     link.down.restart(now, offset);
                     link.up.restart(now, offset);
                     link.restart_radio(now);
+                }
+                for (link, had_signal) in self.links.iter().zip(had_signal) {
+                    if had_signal || link.spec.signal.is_some() {
+                        self.publish_signal(link);
+                    }
                 }
                 self.update_priority();
                 self.schedule.retain(|_| false);
@@ -395,6 +420,8 @@ impl Worker {
             Command::Snapshot(answer) => {
                 // The counters include only reported packets.
                 self.emit(now);
+                let (origin, offset) = self.trace;
+                let position = now.since(origin) + offset;
                 let _ = answer.send(Snapshot {
                     at: now,
                     waiting: self.waiting_changes(now),
@@ -404,6 +431,8 @@ impl Worker {
                         .map(|link| LinkStats {
                             state: link.spec.state,
                             radio: link.radio_stats(now),
+                            signal: (link.spec.signal.as_ref())
+                                .map(|signal| SignalState::at(signal, position)),
                             down: link.down.stats(),
                             up: link.up.stats(),
                             down_rate: link.down.rate(now),
@@ -423,6 +452,14 @@ impl Worker {
             Command::Stop => return true,
         }
         false
+    }
+
+    /// Publishes the signal of a link with the start of its traces.
+    fn publish_signal(&self, link: &Link) {
+        let (origin, offset) = self.trace;
+        let nanos = |nanos: u64| i64::try_from(nanos).unwrap_or(i64::MAX);
+        let start = nanos(self.clock.absolute(origin)).saturating_sub(nanos(offset.as_nanos()));
+        self.signals.publish(&link.spec.name, link.spec.signal.clone(), start);
     }
 
     /// Uses real-time priority while the links are slow: a fast relay would starve the senders.

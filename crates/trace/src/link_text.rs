@@ -17,6 +17,7 @@
 //! | `metered` | `yes` or `no` | `no` |
 //! | `middlebox` | `none`, `nat[:idle=120s]` or `strip-mptcp` | `none` |
 //! | `rrc` | `none`, or a radio: the name of a profile, or its file (with a slash or a dot in its name) | `none` |
+//! | `signal` | `none`, or the radio signal that programs see: `trace:FILE`, a table of [`signal`](crate::signal) | `none` |
 //!
 //! `delay`, `jitter`, `reorder`, `loss`, `queue` and `aqm` apply to both directions. With the
 //! prefix `down-` or `up-` they apply to one direction and override the common setting, wherever
@@ -31,10 +32,13 @@
 //! capacity is set. The default idle timeout of the NAT is 120 s, the minimum that RFC 4787 allows
 //! for UDP.
 
+use std::sync::Arc;
+
 use crate::scenario::{
     CapacitySpec, Change, Condition, Counter, DelaySpec, Direction, Discipline, LinkSpec,
-    LinkState, LossSpec, Middlebox, QueueLimit, RadioSpec,
+    LinkState, LossSpec, Middlebox, QueueLimit, RadioSpec, SignalSpec,
 };
+use crate::signal::{SignalError, SignalTrace};
 use crate::trace_file::{self, Format, TraceError};
 use manyways_unit::human::{InvalidValue, probability, quoted, yes_or_no};
 use manyways_unit::nearest::nearest;
@@ -46,7 +50,7 @@ mod write;
 pub type Reader<'a> = dyn FnMut(&str) -> Result<Vec<u8>, String> + 'a;
 
 /// All keys, as the user writes them.
-pub const KEYS: [&str; 25] = [
+pub const KEYS: [&str; 26] = [
     "down",
     "up",
     "delay",
@@ -72,6 +76,7 @@ pub const KEYS: [&str; 25] = [
     "metered",
     "middlebox",
     "rrc",
+    "signal",
 ];
 
 /// Requests to a running link.
@@ -153,6 +158,15 @@ pub enum LinkError {
         file: String,
         error: TraceError,
     },
+    /// A file does not contain signals.
+    #[error("{key}: `{file}`: {error}")]
+    Signal {
+        /// The key that names the file.
+        key: &'static str,
+        /// As the user named it.
+        file: String,
+        error: SignalError,
+    },
 }
 
 impl LinkError {
@@ -197,6 +211,14 @@ impl LinkError {
             Self::Trace { error: TraceError::UnknownFormat, .. } => {
                 Some("name the format, like trace:mahimahi:FILE".to_owned())
             }
+            Self::Signal { error: SignalError::TooLarge, .. } => {
+                Some("leave out lines: a line holds until the next one".to_owned())
+            }
+            Self::Signal { .. } => Some(
+                "write a first line like time,rssi,snr, and then lines like 1.5,-61,12 with seconds, \
+                 dBm and dB"
+                    .to_owned(),
+            ),
             _ => None,
         }
     }
@@ -448,6 +470,7 @@ pub fn setting(key: &str, value: &str, read: &mut Reader<'_>) -> Result<Setting,
         "state" => Change::State(state(value).map_err(invalid)?),
         "mtu" => return Ok(Setting::Mtu(mtu(value).map_err(invalid)?)),
         "metered" => return Ok(Setting::Metered(yes_or_no(value).map_err(invalid)?)),
+        "signal" => Change::Signal(signal(key, value, read)?),
         "rrc" if value == "dormant" => Change::Dormant,
         "middlebox" if value == "restart" => Change::NatRestart,
         "rrc" => return Ok(Setting::Radio(radio(key, value, read)?)),
@@ -504,6 +527,29 @@ fn trace<T>(
     let (format, file) = named.unwrap_or((None, source));
     let bytes = read(file).map_err(|reason| LinkError::File { key, file: quoted(file), reason })?;
     parse(&bytes, format).map_err(|error| LinkError::Trace { key, file: quoted(file), error })
+}
+
+fn signal(
+    key: &'static str,
+    value: &str,
+    read: &mut Reader<'_>,
+) -> Result<Option<SignalSpec>, LinkError> {
+    if value == "none" {
+        return Ok(None);
+    }
+    let source = value.strip_prefix("trace:").filter(|file| !file.is_empty());
+    let source = source.ok_or_else(|| LinkError::Value {
+        key,
+        invalid: InvalidValue::new(value, "a signal", "trace:FILE or none"),
+    })?;
+    let file = || quoted(source);
+    let bytes = read(source).map_err(|reason| LinkError::File { key, file: file(), reason })?;
+    let trace = SignalTrace::parse(&bytes).map_err(|error| LinkError::Signal {
+        key,
+        file: file(),
+        error,
+    })?;
+    Ok(Some(SignalSpec { source: source.to_owned(), trace: Arc::new(trace) }))
 }
 
 fn loss(value: &str) -> Result<LossSpec, InvalidValue> {

@@ -3,6 +3,9 @@
 //! The simulator, the emulator and the benchmarks share this format. Names of congestion controls,
 //! workloads and expectations are strings, which their owners resolve.
 
+use std::sync::Arc;
+
+use crate::signal::SignalTrace;
 use crate::{LinkTrace, Steps};
 use manyways_unit::{Rate, Size, Span};
 
@@ -50,6 +53,8 @@ pub struct LinkSpec {
     pub middlebox: Option<Middlebox>,
     /// The radio of the link; `None` for none.
     pub radio: Option<RadioSpec>,
+    /// The radio signal of the interface; `None` for none.
+    pub signal: Option<SignalSpec>,
     /// Whether `manyways paths` and `get` should treat the link as metered.
     pub metered: bool,
     /// State at the start.
@@ -180,6 +185,15 @@ pub struct RadioSpec {
     pub text: Option<String>,
 }
 
+/// The radio signal of a link over time. It only informs programs: packets pass as without it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SignalSpec {
+    /// The file as the user wrote it.
+    pub source: String,
+    /// The parsed content, which is repeated.
+    pub trace: Arc<SignalTrace>,
+}
+
 /// Whether a link carries packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LinkState {
@@ -291,6 +305,8 @@ pub enum Change {
     Queue(Direction, QueueLimit),
     /// New queue discipline, by direction; waiting packets stay.
     Discipline(Direction, Discipline),
+    /// New radio signal; `None` for none.
+    Signal(Option<SignalSpec>),
     /// The device requests fast dormancy now.
     Dormant,
     /// The NAT of the link loses its mappings now.
@@ -301,7 +317,12 @@ impl Change {
     /// Returns the direction; `None` if the kind of change has no choice of direction.
     pub fn direction(&self) -> Option<Direction> {
         match self {
-            Self::State(_) | Self::Down(_) | Self::Up(_) | Self::Dormant | Self::NatRestart => None,
+            Self::State(_)
+            | Self::Down(_)
+            | Self::Up(_)
+            | Self::Signal(_)
+            | Self::Dormant
+            | Self::NatRestart => None,
             Self::Delay(way, _)
             | Self::Jitter(way, _)
             | Self::Loss(way, _)
@@ -327,6 +348,7 @@ impl Change {
             Self::Reorder(..) => both(|spec, way| Self::Reorder(way, spec.reorder)),
             Self::Queue(..) => both(|spec, way| Self::Queue(way, spec.queue.limit)),
             Self::Discipline(..) => both(|spec, way| Self::Discipline(way, spec.queue.discipline)),
+            Self::Signal(_) => vec![Self::Signal(link.signal.clone())],
             Self::Dormant | Self::NatRestart => return None,
         };
         if let Some(way @ (Direction::Down | Direction::Up)) = self.direction() {
@@ -370,7 +392,8 @@ impl Default for DirectionSpec {
 }
 
 impl LinkSpec {
-    /// Creates a link that is up and has no limits: MTU 1500, not metered, no middlebox, no radio.
+    /// Creates a link that is up and has no limits: MTU 1500, not metered, no middlebox, no radio and
+    /// no signal.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -379,6 +402,7 @@ impl LinkSpec {
             mtu: 1500,
             middlebox: None,
             radio: None,
+            signal: None,
             metered: false,
             state: LinkState::Up,
         }
@@ -398,6 +422,7 @@ impl LinkSpec {
             Change::Discipline(way, discipline) => {
                 self.update_directions(*way, |d| d.queue.discipline = *discipline);
             }
+            Change::Signal(signal) => self.signal = signal.clone(),
             // These change the state of the radio or the NAT, not the specification.
             Change::Dormant | Change::NatRestart => {}
         }

@@ -2,7 +2,8 @@
 //!
 //! The first line names the columns: `time` (seconds), and some of `rssi` and `rsrp` (dBm), `rsrq`
 //! and `snr` (dB), `cqi` (0 to 15), in any order. An empty field or `-` is unknown. A line holds until
-//! the next one. `#` begins a comment line.
+//! the next one, the last one as long as the one before, if the file is repeated. `#` begins a comment
+//! line.
 //!
 //! ```text
 //! time,rssi,cqi
@@ -10,9 +11,13 @@
 //! 1.5,-74.5,9
 //! ```
 
+mod published;
+
 use manyways_unit::Span;
 use manyways_unit::human::{decimal, quoted, without_bom};
 use thiserror::Error;
+
+pub use self::published::{MAX_PUBLISHED, PublishedSignal, SCHEMA, published_file};
 
 /// Length of a file in bytes, at most.
 pub const MAX_BYTES: usize = 64 << 20;
@@ -138,6 +143,22 @@ impl SignalTrace {
         &self.samples[behind.saturating_sub(1)]
     }
 
+    /// Time after which a repeated trace begins again: its last line holds as long as the one before,
+    /// a single line for a second.
+    pub fn period(&self) -> Span {
+        match self.samples.as_slice() {
+            [.., before, last] => last.at + last.at.saturating_sub(before.at),
+            _ => Span::from_secs(1),
+        }
+    }
+
+    /// The signals at a time since the start, if the trace is repeated.
+    pub fn repeated_at(&self, time: Span) -> &Sample {
+        // Never zero, because times increase.
+        let period = self.period().as_nanos().max(1);
+        self.at(Span::from_nanos(time.as_nanos() % period))
+    }
+
     /// All samples in their order.
     pub fn samples(&self) -> &[Sample] {
         &self.samples
@@ -207,6 +228,19 @@ mod tests {
         assert_eq!(at(1_500), (Some(-74.5), None, None));
         assert_eq!(at(1_000_000), (None, None, None));
         assert_eq!(trace.samples().len(), 3);
+    }
+
+    #[test]
+    fn a_repeated_trace_holds_its_last_line_as_long_as_the_one_before() {
+        let rssi = |text: &str, times: &[u64]| -> Vec<_> {
+            let trace = SignalTrace::parse(text.as_bytes()).unwrap();
+            let at = |millis| trace.repeated_at(Span::from_millis(millis)).get(Signal::Rssi);
+            times.iter().map(|millis| at(*millis).unwrap()).collect()
+        };
+        let times = [0, 999, 1_000, 3_000, 4_999, 5_000, 6_000, 500_000];
+        let expected = [-61.0, -61.0, -70.0, -80.0, -80.0, -61.0, -70.0, -61.0];
+        assert_eq!(rssi("time,rssi\n5,-61\n6,-70\n8,-80\n", &times), expected);
+        assert_eq!(rssi("time,rssi\n5,-61\n", &[0, 1_500]), [-61.0, -61.0]);
     }
 
     #[test]

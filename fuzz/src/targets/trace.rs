@@ -1,5 +1,7 @@
 //! Parsers of traces, scenarios and event logs.
 
+use manyways_lab::signal::SignalDocument;
+use manyways_record::document;
 use manyways_record::event::{self, EventFamily};
 use manyways_trace::link_text;
 use manyways_trace::scenario::{self, CapacitySpec, DelaySpec, LinkSpec};
@@ -27,6 +29,7 @@ pub(super) const LINK_WORDS: &[&str] = &[
     "aqm=codel:target=",
     ":interval=",
     "middlebox=nat:idle=",
+    ",signal=trace:walk.csv",
     "state=silent",
     "unlimited",
 ];
@@ -41,6 +44,7 @@ pub(super) const SCENARIO_WORDS: &[&str] = &[
     "until = \"a.up_dropped >= 1\"\n",
     "state = \"paused\"\n",
     "link = \"a\"\n",
+    "signal = \"trace:walk.csv\"\n",
     "names = [\"x@a\"]\n",
     "extra-delay.a = \"1s\"\n",
     "is = \"<= 1\"\n",
@@ -113,6 +117,7 @@ pub(super) fn values(bytes: &[u8]) {
 fn file(name: &str) -> Result<Vec<u8>, String> {
     match name {
         "delay.ms" => Ok(b"0 40\n1 60\n".to_vec()),
+        "walk.csv" => Ok(b"time,rssi\n0,-61\n1.5,-70\n".to_vec()),
         "none" => Err("no such file".to_owned()),
         _ => Ok(b"1\n2\n9\n".to_vec()),
     }
@@ -123,7 +128,7 @@ fn is_complete(link: &LinkSpec) -> bool {
         !matches!(spec.capacity, CapacitySpec::Trace { .. })
             && !matches!(spec.delay, DelaySpec::Trace { .. })
     };
-    constant(&link.down) && constant(&link.up)
+    constant(&link.down) && constant(&link.up) && link.signal.is_none()
 }
 
 pub(super) fn link(bytes: &[u8]) {
@@ -194,5 +199,27 @@ pub(super) fn signal(bytes: &[u8]) {
         assert_eq!(trace.at(sample.at).at, sample.at);
         let values = Signal::ALL.into_iter().filter_map(|signal| sample.get(signal));
         assert!(values.into_iter().all(f64::is_finite));
+    }
+}
+
+pub(super) const LAB_SIGNAL_WORDS: &[&str] = &[
+    "{\"schema\":\"manyways.lab-signal/1\",\"interface\":\"wifi\",\"source\":\"\",",
+    "\"start_monotonic_nanoseconds\":-1,\"period_nanoseconds\":1,",
+    "\"samples\":{\"nanoseconds\":[0",
+    ",\"rssi\":[",
+    ",\"cqi\":[null",
+    "-61.5",
+    "]}}",
+];
+
+/// The signal of a link, as a lab publishes it.
+pub(super) fn lab_signal(bytes: &[u8]) {
+    let Ok(read) = document::parse::<SignalDocument>(bytes) else { return };
+    let text = document::to_json(&read).expect("its names are text");
+    assert_eq!(document::parse(text.as_bytes()).as_ref(), Ok(&read));
+    let SignalDocument(signal) = read;
+    for monotonic in [0, 1, u64::MAX] {
+        let sample = signal.trace.repeated_at(signal.position(monotonic));
+        assert!(sample.at < signal.trace.period());
     }
 }

@@ -14,5 +14,6 @@ mod refusals;
 mod routed_hop;
 mod running;
 mod scenarios;
+mod signal;
 mod terminal;
 mod users;

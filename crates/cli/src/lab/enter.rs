@@ -4,7 +4,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use manyways_lab::control::{LinkStatus, RadioStatus, Request, Response, WaitingStatus, ask};
+use manyways_lab::control::{
+    LinkStatus, RadioStatus, Request, Response, SignalStatus, WaitingStatus, ask,
+};
 use manyways_lab::warning::event_warnings;
 use manyways_lab::{Node, registry::Record};
 use manyways_record::document;
@@ -199,8 +201,9 @@ fn absolute(word: &str) -> String {
     }
     let Some((key, file)) = word.split_once("=trace:") else { return word.to_owned() };
     let (format, file) = match file.rsplit_once(':') {
-        Some((format, file)) => (format!("{format}:"), file),
-        None => (String::new(), file),
+        // A signal has no choice of formats.
+        Some((format, file)) if key.trim() != "signal" => (format!("{format}:"), file),
+        _ => (String::new(), file),
     };
     match std::path::absolute(file) {
         Ok(path) => format!("{key}=trace:{format}{}", path.display()),
@@ -262,6 +265,9 @@ pub fn status(args: StatusArgs) -> Result<ExitCode> {
         if let Some(radio) = &link.radio {
             println!("{:10} {}", link.name, radio_text(radio));
         }
+        if let Some(signal) = &link.signal {
+            println!("{:10} {}", link.name, signal_text(signal));
+        }
     }
     for change in &waiting {
         println!("waiting: {}", super::waiting_text(change));
@@ -282,6 +288,23 @@ fn radio_text(radio: &RadioStatus) -> String {
         .collect();
     let promotions = count_with_noun(radio.promotions as usize, "promotion");
     format!("radio {}: {state}; {promotions} ({})", radio.profile, from.join(", "))
+}
+
+/// Formats the current values of a signal.
+fn signal_text(signal: &SignalStatus) -> String {
+    let values = [
+        ("rssi", signal.rssi, " dBm"),
+        ("rsrp", signal.rsrp, " dBm"),
+        ("rsrq", signal.rsrq, " dB"),
+        ("snr", signal.snr, " dB"),
+        ("cqi", signal.cqi, ""),
+    ];
+    let known = values
+        .into_iter()
+        .filter_map(|(name, value, unit)| value.map(|value| format!("{name} {value}{unit}")));
+    let known: Vec<String> = known.collect();
+    let values = if known.is_empty() { "unknown".to_owned() } else { known.join(", ") };
+    format!("signal {}: {values}", signal.source)
 }
 
 pub fn gc(_args: GcArgs) -> Result<ExitCode> {

@@ -30,7 +30,8 @@ Links:
   NAME:key=value,… with the keys down, up (10mbit, unlimited, trace:FILE), delay (one way),
   jitter, reorder, loss (0.1%, ge:TO_BAD:TO_GOOD), queue (150ms, 64KB, 100p), aqm (drop-tail,
   drop-head, codel), mtu, metered, middlebox (nat:idle=30s, strip-mptcp), rrc (a radio's profile:
-  lte, or a file), state (up, paused, silent, no-carrier). down-KEY and up-KEY set one direction.
+  lte, or a file), signal (trace:FILE, the radio signal that programs see), state (up, paused,
+  silent, no-carrier). down-KEY and up-KEY set one direction.
   A comma in the name of a file is written \\,
 
 Examples:

@@ -1,9 +1,11 @@
 //! Changes of links at a time or at a counter.
 
+use std::sync::Arc;
+
 use manyways_link::middlebox::Middlebox;
 use manyways_link::schedule::{Due, Threshold};
 use manyways_link::settings::TemporaryId;
-use manyways_trace::scenario::Change;
+use manyways_trace::scenario::{Change, SignalSpec};
 use manyways_unit::{Span, Time};
 
 use super::{MAX_APPLIED, Worker};
@@ -63,6 +65,16 @@ impl Pending {
     /// Whether the link would change, in another way than back.
     pub(super) fn would_change(&self, link: usize) -> bool {
         self.link == link && !matches!(self.step, Step::Undo(_))
+    }
+}
+
+/// Compares the files without their content, which may be long.
+fn is_same_signal(one: Option<&SignalSpec>, other: Option<&SignalSpec>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => {
+            one.source == other.source && Arc::ptr_eq(&one.trace, &other.trace)
+        }
+        _ => one.is_none() && other.is_none(),
     }
 }
 
@@ -153,7 +165,12 @@ impl Worker {
     }
 
     fn apply_settings(&mut self, now: Time, link: usize) {
+        let before = self.links[link].spec.signal.clone();
         self.links[link].apply_settings(now);
+        let link = &self.links[link];
+        if !is_same_signal(before.as_ref(), link.spec.signal.as_ref()) {
+            self.publish_signal(link);
+        }
         self.update_priority();
     }
 

@@ -8,6 +8,7 @@
 mod backoff;
 mod command;
 mod counters;
+mod lab;
 mod ledger;
 mod modem;
 mod own;
@@ -17,6 +18,7 @@ mod ticker;
 mod wifi;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -27,6 +29,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
 pub use self::command::lines::{Line, Lines, MAX_LINE, WrongLine, WrongLineReason};
+pub use self::lab::lab_signal;
 pub use self::ledger::{LastValue, SourceId, SourceKind, SourceStatus, Update};
 use self::ledger::{Ledger, Reading, Scope};
 pub use self::own::OwnTraffic;
@@ -126,6 +129,25 @@ impl Sources {
         let network = network.to_owned();
         self.add(SourceKind::Trace, Some(&network.clone()), |feed, ticker| {
             playback::run(feed, ticker, network, Playback::new(trace, start))
+        })
+    }
+
+    /// The signal of an emulated interface, which its lab publishes ([`lab_signal`]), also if the lab
+    /// began before this program. Follows changes of the signal; while the link has none, and outside
+    /// of a lab, the source is silent.
+    pub fn add_lab_signal(&mut self, network: &str, interface: &str) -> SourceId {
+        self.add_signal_in(network, interface, lab::folder())
+    }
+
+    fn add_signal_in(
+        &mut self,
+        network: &str,
+        interface: &str,
+        folder: Option<PathBuf>,
+    ) -> SourceId {
+        let (network, interface) = (network.to_owned(), interface.to_owned());
+        self.add(SourceKind::Lab, Some(&network.clone()), |feed, ticker| {
+            lab::run(feed, ticker, network, interface, folder)
         })
     }
 

@@ -9,6 +9,7 @@ fn files(file: &str) -> Result<Vec<u8>, String> {
         "lte.down" | r"down, \ and up\," => Ok(b"0\n5\n10\n".to_vec()),
         "delays" => Ok(b"0 40\n1 60\n".to_vec()),
         "prose" | "my/radio" | "radio.toml" => Ok(b"hello\n".to_vec()),
+        "walk, then stand.csv" | "a:b" => Ok(b"time,rssi,cqi\n0,-61,\n1.5,-74.5,9\n".to_vec()),
         "broken.toml" => Ok(b"\xff".to_vec()),
         _ => Err("no such file".to_owned()),
     }
@@ -93,6 +94,7 @@ fn a_change_has_an_inverse() {
         "reorder=yes",
         "queue=9p",
         "aqm=codel",
+        "signal=trace:a:b",
     ] {
         let [change] = &changes([words], &mut files).unwrap()[..] else { panic!("{words}") };
         let mut changed = before.clone();
@@ -210,6 +212,40 @@ fn a_radio_is_a_name_or_a_file() {
         let error = changes([word], &mut files).unwrap_err();
         assert_eq!(error, LinkError::FixedKey("rrc"));
         assert!(error.hint().unwrap().contains("rrc=dormant"));
+    }
+}
+
+#[test]
+fn a_signal_is_a_table_in_a_file() {
+    let file = "walk, then stand.csv";
+    let bytes = files(file).unwrap();
+    let trace = Arc::new(SignalTrace::parse(&bytes).unwrap());
+    let signal = SignalSpec { source: file.to_owned(), trace };
+    let text = r"wifi:signal=trace:walk\, then stand.csv";
+    assert_eq!(link(text).signal, Some(signal.clone()));
+    assert_eq!(link(text).to_string(), text);
+    assert_eq!(link("wifi:signal=none").signal, None);
+    let words = format!("signal=trace:{file}");
+    let [change] = &changes([&words[..]], &mut files).unwrap()[..] else { panic!() };
+    assert_eq!((change, change.to_string()), (&Change::Signal(Some(signal)), words));
+    let none = changes(["signal=none"], &mut files).unwrap();
+    assert_eq!(
+        (&none[..], none[0].to_string()),
+        (&[Change::Signal(None)][..], "signal=none".into())
+    );
+
+    let error = |text: &str| {
+        let error = parse_error(text);
+        (error.to_string(), error.hint().unwrap_or_default())
+    };
+    assert_eq!(error("wifi:signal=trace:x").0, "signal: cannot read `x`: no such file");
+    let (message, hint) = error("wifi:signal=trace:prose");
+    let reason = "line 1: `hello` is none of time, rssi, rsrp, rsrq, snr and cqi";
+    assert_eq!(message, format!("signal: `prose`: {reason}"));
+    assert!(hint.contains("time,rssi,snr"), "{hint}");
+    for value in ["", "-61", "trace:", "walk.csv"] {
+        let expected = format!("signal: `{value}` is not a signal; write trace:FILE or none");
+        assert_eq!(error(&format!("wifi:signal={value}")).0, expected);
     }
 }
 
@@ -370,14 +406,18 @@ fn links() -> impl Strategy<Value = LinkSpec> {
         Just(Some(RadioSpec { source: "lte".to_owned(), text: None })),
         Just(Some(RadioSpec { source: "radio.toml".to_owned(), text: Some("hello\n".to_owned()) })),
     ];
-    ("[a-z][a-z0-9-]{2,9}", both, 1280..=u16::MAX, middlebox, radio, any::<bool>(), state).prop_map(
-        |(name, (down, up), mtu, middlebox, radio, metered, state)| LinkSpec {
+    let signal = prop_oneof![Just("wifi:signal=none"), Just("wifi:signal=trace:a:b")];
+    let signal = signal.prop_map(|text| link(text).signal);
+    let about = (1280..=u16::MAX, any::<bool>(), state);
+    ("[a-z][a-z0-9-]{2,9}", both, about, middlebox, radio, signal).prop_map(
+        |(name, (down, up), (mtu, metered, state), middlebox, radio, signal)| LinkSpec {
             name,
             down,
             up,
             mtu,
             middlebox,
             radio,
+            signal,
             metered,
             state,
         },

@@ -64,6 +64,9 @@ impl fmt::Display for LinkSpec {
         if let Some(radio) = &self.radio {
             words.push(format!("rrc={}", radio.source));
         }
+        if self.signal.is_some() {
+            words.push(Change::Signal(self.signal.clone()).to_string());
+        }
         f.write_str(&self.name)?;
         for (number, word) in words.iter().enumerate() {
             let separator = if number == 0 { ':' } else { ',' };
@@ -99,6 +102,8 @@ impl fmt::Display for Change {
         }
         match self {
             Self::State(state) => write!(f, "state={state}"),
+            Self::Signal(None) => f.write_str("signal=none"),
+            Self::Signal(Some(signal)) => write!(f, "signal=trace:{}", signal.source),
             Self::Dormant => f.write_str(DORMANT),
             Self::NatRestart => f.write_str(NAT_RESTART),
             Self::Down(spec) => write!(f, "down={}", capacity(spec)),

@@ -24,6 +24,8 @@ pub enum SourceKind {
     Command,
     /// A file of signals over time.
     Trace,
+    /// The lab of an emulated interface.
+    Lab,
     /// Counters of an interface.
     Counters,
     /// Connections of this program.
@@ -38,6 +40,7 @@ impl SourceKind {
             Self::Modem => "ModemManager",
             Self::Command => "command",
             Self::Trace => "trace",
+            Self::Lab => "lab",
             Self::Counters => "counters",
             Self::Own => "own connections",
         }

@@ -2,35 +2,26 @@
 
 use manyways_model::select::Indicator;
 use manyways_trace::signal::{Sample, Signal, SignalTrace};
-use manyways_unit::{Span, Time};
+use manyways_unit::Time;
 
 use super::ledger::{Reading, Scope};
 use super::{Feed, Ticker};
 
-/// A trace that is repeated. Its last line holds as long as the one before.
+/// A trace that is repeated from a time on.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Playback {
     trace: SignalTrace,
     start: Time,
-    period: Span,
 }
 
 impl Playback {
     pub(super) fn new(trace: SignalTrace, start: Time) -> Self {
-        let period = match trace.samples() {
-            [.., before, last] => last.at + last.at.saturating_sub(before.at),
-            _ => Span::from_secs(1),
-        };
-        Self { trace, start, period }
+        Self { trace, start }
     }
 
     /// The signals at a time; `None` before the start.
     fn at(&self, now: Time) -> Option<&Sample> {
-        if now < self.start {
-            return None;
-        }
-        let into = now.since(self.start).as_nanos() % self.period.as_nanos().max(1);
-        Some(self.trace.at(Span::from_nanos(into)))
+        (now >= self.start).then(|| self.trace.repeated_at(now.since(self.start)))
     }
 }
 
@@ -39,13 +30,17 @@ pub(super) async fn run(feed: Feed, mut ticker: Ticker, network: String, playbac
     loop {
         let now = feed.now();
         if let Some(sample) = playback.at(now) {
-            let readings: Vec<_> = Signal::ALL.iter().map(|one| reading(*one, sample)).collect();
-            feed.report(now, &network, &readings, Scope::Complete);
+            feed.report(now, &network, &readings(sample), Scope::Complete);
         }
         if !ticker.pause().await {
             return;
         }
     }
+}
+
+/// The indicators of a sample.
+pub(super) fn readings(sample: &Sample) -> [Reading; Signal::ALL.len()] {
+    Signal::ALL.map(|signal| reading(signal, sample))
 }
 
 fn reading(signal: Signal, sample: &Sample) -> Reading {
