@@ -117,6 +117,12 @@ pub const ALL: &[Target] = &[
         words: control::BOND_WORDS,
         more_seeds: &[],
     },
+    Target {
+        name: "steer-request",
+        run: control::steer_request,
+        words: control::STEER_WORDS,
+        more_seeds: &[],
+    },
     Target { name: "tls-hello", run: wire::tls_hello, words: wire::HELLO_WORDS, more_seeds: &[] },
     Target {
         name: "tls-session",

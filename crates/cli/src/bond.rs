@@ -7,7 +7,7 @@ mod gateway;
 pub mod keygen;
 mod listen;
 mod lookup;
-mod policy;
+pub mod policy;
 pub mod status;
 mod why;
 

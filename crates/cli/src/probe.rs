@@ -3,7 +3,7 @@
 mod compare;
 mod dns;
 mod exec;
-mod http;
+pub mod http;
 mod load;
 mod ping;
 mod portal;

@@ -165,9 +165,14 @@ impl Policy {
         self.network_property(name, kind, |network| network.data_plan)
     }
 
+    /// Returns whether the path with this name and kind is metered; `None` if the policy does not
+    /// state it.
+    pub fn metered(&self, name: &str, kind: &str) -> Option<bool> {
+        self.network_property(name, kind, |network| network.metered)
+    }
+
     fn is_metered(&self, path: &PathFacts) -> bool {
-        self.network_property(&path.name, &path.kind, |network| network.metered)
-            .unwrap_or(path.metered)
+        self.metered(&path.name, &path.kind).unwrap_or(path.metered)
     }
 
     /// Returns the property of a path from the entry of its name, or else of its kind.

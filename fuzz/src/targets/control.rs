@@ -5,6 +5,7 @@ use std::mem::discriminant;
 
 use manyways_net::bond::control::ControlRequest;
 use manyways_net::control::{Request, parse_request};
+use manyways_net::steer::protocol::SteerRequest;
 
 pub(super) const BOND_WORDS: &[&str] = &[
     "\"status\"",
@@ -22,9 +23,32 @@ pub(super) const BOND_WORDS: &[&str] = &[
     "}}\n",
 ];
 
+pub(super) const STEER_WORDS: &[&str] = &[
+    "\"status\"",
+    "{\"why\":{\"host\":\"",
+    "{\"advise\":{\"goal\":\"thrifty\"",
+    ",\"app\":\"zoom\"",
+    ",\"size\":18446744073709551615",
+    ",\"up\":true",
+    ",\"both\":true",
+    "{\"ended\":{\"size\":",
+    "{\"prefer\":{\"network\":\"lte\",\"seconds\":",
+    "null",
+    "1e308",
+    "}}\n",
+];
+
 /// A request to the client or gateway of a bond.
 pub(super) fn bond_request(bytes: &[u8]) {
     request::<ControlRequest>(bytes);
+}
+
+/// A request to a process that chooses networks.
+pub(super) fn steer_request(bytes: &[u8]) {
+    request::<SteerRequest>(bytes);
+    if let Ok(request) = parse_request::<SteerRequest>(bytes) {
+        let _ = request.check();
+    }
 }
 
 fn request<Q: Request + Debug>(bytes: &[u8]) {

@@ -141,6 +141,7 @@ fn the_names_of_events_are_unique_among_all_families() {
         manyways_net::bond::BondEvent::NAMES,
         manyways_net::fetch::TransferEvent::NAMES,
         manyways_net::radio::event::RadioEvent::NAMES,
+        manyways_net::steer::event::SteerEvent::NAMES,
     ];
     let root = root();
     let declared = |file: &PathBuf| product_code(file).matches("impl EventFamily for").count();

@@ -1,7 +1,9 @@
-//! `manyways steer` on tables of transfers: text, JSON, pages, models and errors.
+//! `manyways steer`: on emulated networks, and on tables of transfers.
 
+mod run;
 mod simulate;
 mod train;
+mod world;
 
 use std::fmt::Write as _;
 use std::fs;

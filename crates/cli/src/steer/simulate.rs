@@ -12,18 +12,16 @@ use clap::ValueHint;
 use manyways_model::select::model::{self, DEFAULT, Model};
 use manyways_model::select::simulate::Rule;
 use manyways_model::select::{Baseline, Goal};
-use manyways_net::steer::input::{read_goal, read_model, read_table};
+use manyways_net::steer::input::{read_model, read_table};
 use manyways_net::steer::simulate::{NamedGoal, NamedRule, SimulateError, Simulation};
 use manyways_record::document;
 use manyways_unit::human::quoted;
 use manyways_unit::nearest::nearest;
 
-use super::{file_name, input_failure};
+use super::{GOALS, file_name, goal, input_failure};
 use crate::failure::Failure;
 use crate::report_file::{self, check_distinct, check_folder};
 
-const GOALS: [(&str, Goal); 3] =
-    [("fast", Goal::FAST), ("balanced", Goal::BALANCED), ("thrifty", Goal::THRIFTY)];
 /// Rules that are not baselines.
 const OWN_RULES: [&str; 4] = ["closed-form", "paper", "model", "oracle"];
 
@@ -151,22 +149,6 @@ fn goals_of(names: &[String]) -> Result<Vec<NamedGoal>, Failure> {
         return Ok(GOALS.map(named).to_vec());
     }
     names.iter().map(|name| Ok(NamedGoal { name: name.clone(), goal: goal(name)? })).collect()
-}
-
-fn goal(name: &str) -> Result<Goal, Failure> {
-    if let Some(goal) = Goal::named(name) {
-        return Ok(goal);
-    }
-    let path = Path::new(name);
-    if !path.exists() && !name.contains('/') && path.extension().is_none() {
-        let names = GOALS.map(|(name, _)| name);
-        let hint = match nearest(name, names) {
-            Some(nearest) => format!("did you mean `{nearest}`?"),
-            None => format!("name a file, or one of {}", names.join(", ")),
-        };
-        return Failure::refuse(format!("there is no goal `{}`", quoted(name)), hint);
-    }
-    read_goal(path).map_err(input_failure)
 }
 
 fn paper_model(file: &Path) -> Result<Model, Failure> {

@@ -44,6 +44,18 @@ pub enum NetworkKind {
     Other,
 }
 
+impl NetworkKind {
+    /// Name in documents.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ethernet => "ethernet",
+            Self::Wifi => "wifi",
+            Self::Cellular => "cellular",
+            Self::Other => "other",
+        }
+    }
+}
+
 /// A network that is up.
 #[derive(Clone, Copy, Debug)]
 pub struct NetworkView<'a> {

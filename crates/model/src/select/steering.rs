@@ -379,6 +379,15 @@ impl Steering {
         }
     }
 
+    /// Notes that own connections over a network do not get through.
+    pub fn on_stall(&mut self, now: Time, network: &str) {
+        if let Some(index) = self.index(network)
+            && !self.states[index].is_silent
+        {
+            self.on_silence(now, index);
+        }
+    }
+
     fn on_silence(&mut self, now: Time, index: usize) {
         self.states[index].is_silent = true;
         self.decider.networks[index].monitor.silent(now);
@@ -421,18 +430,11 @@ impl Steering {
         } else if state.has_answered {
             return self.on_silence(now, index);
         }
+        let Some(cost) = self.settings.burst_cost else { return monitor.probed(now, false) };
         let decision = monitor.decide_burst(now);
-        state.last = Some(decision);
-        match self.settings.burst_cost {
-            None => monitor.probed(now, false),
-            Some(cost) => {
-                let is_spent = state.monthly.is_some_and(|most| state.spent + cost > most);
-                state.wants_burst = decision.is_probe() && !is_spent;
-                if is_spent {
-                    state.last = Some(ProbeDecision::Spent);
-                }
-            }
-        }
+        let is_spent = state.monthly.is_some_and(|most| state.spent + cost > most);
+        state.wants_burst = decision.is_probe() && !is_spent;
+        state.last = Some(if is_spent { ProbeDecision::Spent } else { decision });
     }
 
     /// The next action; call it until it returns `None`, after each input and each interval.

@@ -218,6 +218,7 @@ mod tests {
             uptime_seconds: 2.5,
             policy: None,
             no_path_action: None,
+            auto_goals: Vec::new(),
             paths: vec![path("wlan0", Some(0.025)), path("wlan1", None)],
             stream_count: 3,
             streams: Vec::new(),

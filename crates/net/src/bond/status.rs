@@ -31,6 +31,9 @@ pub struct Status {
     /// does.
     #[serde(default)]
     pub no_path_action: Option<String>,
+    /// Goals of the policy's auto rules: `fast`, `balanced`, `thrifty`.
+    #[serde(default)]
+    pub auto_goals: Vec<String>,
     /// In the order of their numbers.
     pub paths: Vec<PathStatus>,
     /// Number of streams and flows under way, including unlisted ones.
@@ -231,6 +234,7 @@ impl PolicyEnforcer {
             policy: policy.map(str::to_owned),
             // Set by the caller, which knows the interception scope.
             no_path_action: None,
+            auto_goals: self.goals().iter().map(ToString::to_string).collect(),
             paths: paths.iter().map(PathStatus::from).collect(),
             stream_count,
             streams: streams.collect(),

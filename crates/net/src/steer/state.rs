@@ -1,9 +1,10 @@
-//! The files of the state: sizes of earlier transfers, preferred networks, bytes of probes.
+//! The files of the state: sizes of earlier transfers, preferred networks, marks of networks.
 //!
 //! Each file is read and written on its own, so that a broken one does not cost the others. Only its
 //! user can open it. It is replaced as a whole, and a file that cannot be parsed is put aside.
 
 mod history;
+mod marks;
 mod overrides;
 
 use std::fs::{self, OpenOptions};
@@ -15,6 +16,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use self::history::HistoryFile;
+pub use self::marks::MarksFile;
 pub use self::overrides::{OverridesFile, Preference};
 
 /// Maximum size of a file, in bytes. A larger file counts as broken.

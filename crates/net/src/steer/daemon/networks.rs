@@ -1,0 +1,306 @@
+//! The networks of the host: which ones there are, and the facts that decisions need.
+
+use std::collections::BTreeMap;
+
+use manyways_model::radio::Profile;
+use manyways_model::select::simulate::Costs;
+use manyways_model::select::{NetworkFacts, NetworkKind, TransferEnergy, Unusable};
+use manyways_proto::bond::usage::{Day, Usage};
+use manyways_proto::policy::Policy;
+use manyways_sys::egress::{EgressNetwork, Names};
+use manyways_sys::interface::{self, Counters, Interface, Kind};
+use manyways_unit::{Size, Time};
+
+use super::wall::today;
+use crate::bond::UsageFile;
+
+/// Marks in the mask of [`Names`].
+const MARKS: u32 = 15;
+
+/// The networks that a choice may be among.
+#[derive(Debug)]
+pub(super) struct HostNetworks {
+    /// Names of interfaces; empty: all that are not virtual.
+    via: Vec<String>,
+    policy: Option<Policy>,
+    /// Profile of the radio of cellular networks.
+    profile: Option<Profile>,
+    /// Bytes of probes in a month on metered networks.
+    monthly: Size,
+    interfaces: Vec<Interface>,
+    /// Networks that lead to a login page.
+    pub(super) portals: BTreeMap<String, bool>,
+    /// Counters and the time when packets passed.
+    traffic: BTreeMap<String, (Counters, Option<Time>)>,
+    probes: Counted,
+    plans: Counted,
+}
+
+/// Bytes of a month, and their file.
+#[derive(Debug)]
+struct Counted {
+    file: UsageFile,
+    usage: Usage,
+}
+
+impl Counted {
+    fn load(file: UsageFile) -> Self {
+        Self { usage: file.load(), file }
+    }
+
+    fn save(&mut self) {
+        if let Err(error) = self.file.save(&mut self.usage) {
+            tracing::warn!("cannot store the bytes of this month: {error}");
+        }
+    }
+}
+
+impl HostNetworks {
+    pub(super) fn new(
+        via: Vec<String>,
+        policy: Option<Policy>,
+        profile: Option<Profile>,
+        monthly: Size,
+        state: Option<&std::path::Path>,
+    ) -> Self {
+        let file = |name| Counted::load(UsageFile::named(state, name));
+        Self {
+            via,
+            policy,
+            profile,
+            monthly,
+            interfaces: Vec::new(),
+            portals: BTreeMap::new(),
+            traffic: BTreeMap::new(),
+            probes: file("steer-probes.json"),
+            plans: file("steer-plans.json"),
+        }
+    }
+
+    /// Takes the interfaces of the host.
+    pub(super) fn set_interfaces(&mut self, mut listed: Vec<Interface>) {
+        listed.retain(|one| match self.via.is_empty() {
+            true => {
+                // A network of software leads to another one of the list, or to none.
+                !matches!(one.kind, Kind::Loopback | Kind::Virtual | Kind::Tunnel)
+                    && (one.metric.is_some() || self.is_known(&one.name))
+            }
+            false => self.via.contains(&one.name),
+        });
+        self.portals.retain(|name, _| listed.iter().any(|one| one.name == *name));
+        self.interfaces = listed;
+    }
+
+    /// Notes that an interface has no carrier, until the next list.
+    pub(super) fn set_down(&mut self, name: &str) {
+        for one in self.interfaces.iter_mut().filter(|one| one.name == name) {
+            one.usable = Err(interface::Unusable::NoCarrier);
+        }
+    }
+
+    fn is_known(&self, name: &str) -> bool {
+        self.interfaces.iter().any(|one| one.name == name)
+    }
+
+    pub(super) fn interfaces(&self) -> &[Interface] {
+        &self.interfaces
+    }
+
+    pub(super) fn interface(&self, name: &str) -> Option<&Interface> {
+        self.interfaces.iter().find(|one| one.name == name)
+    }
+
+    /// The name of the network that a user means: a name, or a kind that only one network has.
+    pub(super) fn named(&self, word: &str) -> Result<String, String> {
+        if self.is_known(word) {
+            return Ok(word.to_owned());
+        }
+        let kind = if word == "lte" { "cellular" } else { word };
+        let of_kind: Vec<&str> = self
+            .interfaces
+            .iter()
+            .filter(|one| one.kind.name() == kind)
+            .map(|one| one.name.as_str())
+            .collect();
+        match of_kind[..] {
+            [one] => Ok(one.to_owned()),
+            [] => Err(format!("there is no network {}", manyways_unit::human::quoted(word))),
+            _ => Err(format!("there is more than one network of the kind {kind}")),
+        }
+    }
+
+    pub(super) fn names(&self) -> String {
+        let names: Vec<&str> = self.interfaces.iter().map(|one| one.name.as_str()).collect();
+        names.join(", ")
+    }
+
+    /// Takes the counters of an interface; returns the bytes that passed since the last ones.
+    pub(super) fn on_counters(&mut self, now: Time, name: &str, counters: Counters) -> u64 {
+        let known = self.traffic.entry(name.to_owned()).or_insert((counters, None));
+        let before = std::mem::replace(&mut known.0, counters);
+        let sum = |counters: Counters| counters.received_bytes + counters.sent_bytes;
+        let passed = sum(counters).saturating_sub(sum(before));
+        if passed > 0 {
+            known.1 = Some(now);
+        }
+        let plan = self.plan_day(name);
+        if let (Some(day), true) = (plan, passed > 0) {
+            self.plans.usage.add(name, day, today(), passed);
+        }
+        passed
+    }
+
+    fn plan_day(&self, name: &str) -> Option<u8> {
+        let interface = self.interface(name)?;
+        let plan = self.policy.as_ref()?.data_plan(name, interface.kind.name())?;
+        Some(plan.reset_day)
+    }
+
+    /// Adds bytes of a probe.
+    pub(super) fn add_probe(&mut self, name: &str, bytes: Size) {
+        self.probes.usage.add(name, 1, today(), bytes.as_bytes());
+    }
+
+    /// Bytes of probes this month, and their limit.
+    pub(super) fn probe_bytes(&self, name: &str) -> (Size, Option<Size>) {
+        let is_metered = self.interface(name).is_some_and(|one| self.is_metered(one));
+        (self.probes.usage.used(name, 1, today()), is_metered.then_some(self.monthly))
+    }
+
+    pub(super) fn save(&mut self) {
+        self.probes.save();
+        self.plans.save();
+    }
+
+    fn is_metered(&self, interface: &Interface) -> bool {
+        let stated = self
+            .policy
+            .as_ref()
+            .and_then(|one| one.metered(&interface.name, interface.kind.name()));
+        stated.unwrap_or_else(|| interface.metered.is_metered())
+    }
+
+    /// Facts for the core.
+    pub(super) fn facts(&self, now: Time) -> Vec<NetworkFacts> {
+        self.interfaces.iter().map(|one| self.facts_of(now, one)).collect()
+    }
+
+    fn facts_of(&self, now: Time, interface: &Interface) -> NetworkFacts {
+        let name = &interface.name;
+        let kind = match interface.kind {
+            Kind::Ethernet => NetworkKind::Ethernet,
+            Kind::Wifi => NetworkKind::Wifi,
+            Kind::Cellular => NetworkKind::Cellular,
+            _ => NetworkKind::Other,
+        };
+        let plan = self.policy.as_ref().and_then(|one| one.data_plan(name, interface.kind.name()));
+        let plan = plan.map(|plan| {
+            let used = self.plans.usage.used(name, plan.reset_day, today());
+            let monthly = plan.monthly.as_bytes().max(1) as f64;
+            (used.as_bytes() as f64 / monthly, elapsed(today(), plan.reset_day))
+        });
+        let unusable = match &interface.usable {
+            Err(_) => Some(Unusable::Down),
+            Ok(()) if plan.is_some_and(|(used, _)| used >= 1.0) => Some(Unusable::Spent),
+            Ok(()) if self.portals.get(name) == Some(&true) => Some(Unusable::Portal),
+            Ok(()) => None,
+        };
+        let (spent, monthly) = self.probe_bytes(name);
+        NetworkFacts {
+            name: name.clone(),
+            kind,
+            unusable,
+            energy: self.energy(now, interface),
+            price: f64::from(u8::from(self.is_metered(interface))),
+            plan,
+            spent,
+            monthly,
+        }
+    }
+
+    fn energy(&self, now: Time, interface: &Interface) -> TransferEnergy {
+        let costs = Costs::default();
+        match (interface.kind, &self.profile) {
+            (Kind::Cellular, Some(profile)) => {
+                let last = self.traffic.get(&interface.name).and_then(|(_, at)| *at);
+                TransferEnergy::of_download(profile, last.map(|at| now.since(at)))
+            }
+            (Kind::Cellular, None) => costs.lte,
+            _ => costs.wifi,
+        }
+    }
+
+    /// The networks for the choice of new flows. A mark belongs to a name for as long as this process and
+    /// its state file live.
+    pub(super) fn egress(&self, marks: &mut BTreeMap<String, u32>) -> Vec<EgressNetwork> {
+        let usable = |one: &&Interface| one.usable.is_ok();
+        let usable: Vec<&Interface> =
+            self.interfaces.iter().filter(usable).take(MARKS as usize).collect();
+        let mut networks = Vec::new();
+        for interface in usable {
+            let Some(mark) = mark(marks, &interface.name, &self.interfaces) else { continue };
+            networks.push(match interface.gateways.is_empty() {
+                true => {
+                    let has = |v4| interface.addresses.iter().any(|one| one.is_ipv4() == v4);
+                    EgressNetwork::point_to_point(&interface.name, has(true), has(false), mark)
+                }
+                false => EgressNetwork::new(&interface.name, &interface.gateways, mark),
+            });
+        }
+        networks
+    }
+}
+
+/// The mark of a network: the one that it had, or a free one.
+fn mark(marks: &mut BTreeMap<String, u32>, name: &str, present: &[Interface]) -> Option<u32> {
+    let unit = 1 << Names::default().mask.trailing_zeros();
+    if let Some(number) = marks.get(name) {
+        return Some(number * unit);
+    }
+    let is_free =
+        |number: &u32, marks: &BTreeMap<String, u32>| !marks.values().any(|one| one == number);
+    if !(1..=MARKS).any(|number| is_free(&number, marks)) {
+        marks.retain(|known, _| present.iter().any(|one| one.name == *known));
+    }
+    let number = (1..=MARKS).find(|number| is_free(number, marks))?;
+    marks.insert(name.to_owned(), number);
+    Some(number * unit)
+}
+
+/// Share of a plan's month that has passed at the start of a day.
+fn elapsed(today: Day, reset_day: u8) -> f64 {
+    let start = today.period_start(reset_day);
+    // No month has more than 31 days, and the next one has at least 28.
+    let end = Day(start.0 + 32).period_start(reset_day);
+    (today.0 - start.0) as f64 / (end.0 - start.0).max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_month_passes_from_reset_to_reset() {
+        // 2024-03-14 and 2024-02-29.
+        let (pi_day, leap_day) = (Day(19_796), Day(19_782));
+        assert!((elapsed(pi_day, 1) - 13.0 / 31.0).abs() < 1e-9);
+        assert!((elapsed(leap_day, 1) - 28.0 / 29.0).abs() < 1e-9);
+        assert_eq!(elapsed(pi_day, 14), 0.0);
+        assert!((elapsed(pi_day, 15) - 28.0 / 29.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_mark_stays_with_its_network() {
+        let mut marks = BTreeMap::new();
+        let unit = 0x0100_0000;
+        assert_eq!(mark(&mut marks, "wlan0", &[]), Some(unit));
+        assert_eq!(mark(&mut marks, "wwan0", &[]), Some(2 * unit));
+        assert_eq!(mark(&mut marks, "wlan0", &[]), Some(unit));
+        for index in 0..13 {
+            assert!(mark(&mut marks, &format!("n{index}"), &[]).is_some());
+        }
+        // All are taken: those of networks that are gone make room.
+        assert!(mark(&mut marks, "eth0", &[]).is_some_and(|mark| mark & !0x0f00_0000 == 0));
+        assert_eq!(marks.len(), 1);
+    }
+}

@@ -1,0 +1,189 @@
+//! Requests to a running `manyways steer run`, over its control socket.
+
+use manyways_model::select::Goal;
+use serde::{Deserialize, Serialize};
+
+use super::document::{SteerStatus, SteerWhy};
+use crate::control::{Request, Response, Service};
+
+/// The control socket of this user's `steer run`.
+pub const SERVICE: Service = Service::only("steer", "`manyways steer run`");
+
+/// Length of a name in a request, at most.
+const MAX_NAME: usize = 255;
+/// Time for which a network can be preferred, in seconds: a year.
+const MAX_PREFERENCE: f64 = 366.0 * 86_400.0;
+
+/// A request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SteerRequest {
+    /// The networks and the choices.
+    Status,
+    /// The choice for a transfer, with its reasons.
+    Why(TransferQuery),
+    /// The choice for a transfer that begins now.
+    Advise(TransferQuery),
+    /// Notes a transfer that has ended, for the sizes of later ones.
+    Ended(EndedTransfer),
+    /// Prefers a network for a while.
+    Prefer(PreferRequest),
+}
+
+/// A transfer, as far as it is known.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TransferQuery {
+    #[serde(default)]
+    pub host: Option<String>,
+    #[serde(default)]
+    pub app: Option<String>,
+    /// Bytes, if they are known.
+    #[serde(default)]
+    pub size: Option<u64>,
+    /// To the host, not from it.
+    #[serde(default)]
+    pub up: bool,
+    /// `fast`, `balanced` or `thrifty`; by default the goal of the process.
+    #[serde(default)]
+    pub goal: Option<String>,
+    /// Whether two networks at once can carry the transfer.
+    #[serde(default)]
+    pub both: bool,
+}
+
+/// A transfer that has ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EndedTransfer {
+    #[serde(default)]
+    pub host: Option<String>,
+    #[serde(default)]
+    pub app: Option<String>,
+    pub size: u64,
+    #[serde(default)]
+    pub up: bool,
+}
+
+/// Prefers a network, or ends a preference.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PreferRequest {
+    /// Name or kind of the network; `None` ends the preference.
+    #[serde(default)]
+    pub network: Option<String>,
+    /// Ignored at the end of a preference.
+    #[serde(default)]
+    pub seconds: f64,
+    /// Only for this application.
+    #[serde(default)]
+    pub app: Option<String>,
+}
+
+/// A response.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SteerResponse {
+    Status(Box<SteerStatus>),
+    Why(Box<SteerWhy>),
+    /// The networks for the transfer, the first one first; empty if none can be used.
+    Advice {
+        networks: Vec<String>,
+    },
+    Noted,
+    /// The network that is preferred; `None` after the end of a preference.
+    Preferred {
+        network: Option<String>,
+    },
+    Refused {
+        /// The reason, as one sentence.
+        message: String,
+        hint: Option<String>,
+    },
+}
+
+impl Request for SteerRequest {
+    type Response = SteerResponse;
+}
+
+impl Response for SteerResponse {
+    fn refused(message: String, hint: Option<String>) -> Self {
+        Self::Refused { message, hint }
+    }
+}
+
+impl SteerRequest {
+    /// Checks names and numbers.
+    ///
+    /// # Errors
+    /// The response to a request that is refused.
+    pub fn check(&self) -> Result<(), SteerResponse> {
+        let refused = |message: &str, hint: &str| {
+            Err(SteerResponse::refused(message.to_owned(), Some(hint.to_owned())))
+        };
+        let names: [Option<&String>; 3] = match self {
+            Self::Status => [None; 3],
+            Self::Why(query) | Self::Advise(query) => {
+                [query.host.as_ref(), query.app.as_ref(), query.goal.as_ref()]
+            }
+            Self::Ended(ended) => [ended.host.as_ref(), ended.app.as_ref(), None],
+            Self::Prefer(prefer) => [prefer.network.as_ref(), prefer.app.as_ref(), None],
+        };
+        if names.into_iter().flatten().any(|name| !(1..=MAX_NAME).contains(&name.len())) {
+            return refused("a name is empty or too long", "a name has 1 to 255 bytes");
+        }
+        match self {
+            Self::Why(TransferQuery { goal: Some(goal), .. })
+            | Self::Advise(TransferQuery { goal: Some(goal), .. })
+                if Goal::named(goal).is_none() =>
+            {
+                refused("this goal is unknown", "the goals are fast, balanced and thrifty")
+            }
+            Self::Prefer(prefer)
+                if prefer.network.is_some()
+                    && !(prefer.seconds > 0.0 && prefer.seconds <= MAX_PREFERENCE) =>
+            {
+                refused(
+                    "this time is too short or too long",
+                    "prefer a network for more than no time, and at most a year",
+                )
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checked(text: &str) -> Result<(), String> {
+        let request: SteerRequest =
+            serde_json::from_str(text).map_err(|error| error.to_string())?;
+        request.check().map_err(|response| match response {
+            SteerResponse::Refused { message, .. } => message,
+            other => format!("{other:?}"),
+        })
+    }
+
+    #[test]
+    fn a_request_has_limits() {
+        for right in [
+            r#""status""#,
+            r#"{"why":{"host":"example.org","size":3000}}"#,
+            r#"{"advise":{"goal":"thrifty","both":true}}"#,
+            r#"{"ended":{"size":18446744073709551615}}"#,
+            r#"{"prefer":{"network":"lte","seconds":600}}"#,
+            r#"{"prefer":{"app":"zoom"}}"#,
+        ] {
+            assert_eq!(checked(right), Ok(()), "{right}");
+        }
+        for (wrong, words) in [
+            (r#"{"why":{"goal":"best"}}"#, "this goal is unknown"),
+            (r#"{"why":{"host":""}}"#, "a name is empty or too long"),
+            (r#"{"prefer":{"network":"lte","seconds":0}}"#, "too short or too long"),
+            (r#"{"prefer":{"network":"lte","seconds":1e300}}"#, "too short or too long"),
+            (r#"{"ended":{"size":-1}}"#, "invalid value"),
+            (r#"{"stop":{}}"#, "unknown variant"),
+        ] {
+            assert!(checked(wrong).unwrap_err().contains(words), "{wrong}");
+        }
+    }
+}

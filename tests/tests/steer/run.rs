@@ -1,0 +1,221 @@
+//! `manyways steer run`, `status`, `why` and `prefer` on emulated networks.
+
+use manyways_net::steer::event::SteerEvent;
+use manyways_record::event;
+use manyways_tests::{Need, needs};
+use serde_json::Value;
+
+use super::world::World;
+
+macro_rules! needs_world {
+    () => {
+        needs!(
+            Need::Root,
+            Need::Command("ip"),
+            Need::Command("nft"),
+            Need::Command("python3"),
+            Need::Command("bash")
+        );
+    };
+}
+
+/// The choices of new flows in the event log of a run.
+fn choices(world: &World) -> Vec<String> {
+    let log = event::parse(world.read("events").as_bytes()).expect("the event log reads");
+    let choice = |record: event::Record<SteerEvent>| match record.event {
+        SteerEvent::SteerChoice { flows, networks, .. } => {
+            (flows == "new-flows").then(|| networks.join("+"))
+        }
+        _ => None,
+    };
+    log.records.into_iter().filter_map(choice).collect()
+}
+
+#[test]
+fn new_connections_leave_a_network_that_falls_silent_and_come_back() {
+    needs_world!();
+    let world = World::new();
+    world
+        .run(
+            r#"
+            ip rule add from 203.0.113.7 lookup main pref 30000
+            rules > before
+            steer
+            over wifi
+            "$M" lab set wifi state=silent
+            over lte
+            "$M" lab set wifi state=up
+            over wifi
+            # The interface is gone and comes back.
+            ip link set wifi down
+            over lte
+            end
+            ip link set wifi up
+            "#,
+        )
+        .expect_success();
+    let found = choices(&world);
+    assert!(
+        found.starts_with(&["wifi".into(), "lte".into(), "wifi".into(), "lte".into()]),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn everything_is_as_before_after_the_end_and_after_a_kill() {
+    needs_world!();
+    let world = World::new();
+    world
+        .run(
+            r#"
+            ip rule add from 203.0.113.7 lookup main pref 30000
+            rules > before
+            steer
+            "$M" steer prefer lte --for 10m > /dev/null
+            over lte
+            end
+            rules > after
+            diff before after || fault 'rules remain after the end'
+            # The preference survives.
+            steer
+            over lte
+            # Killed in the middle of a change.
+            "$M" steer prefer wifi --for 10m > /dev/null &
+            kill -9 $STEER
+            wait
+            # The choice expires, and connections follow the host.
+            over wifi
+            steer
+            end
+            rules > after
+            diff before after || fault 'rules remain after a kill and a new run'
+            "#,
+        )
+        .expect_success();
+}
+
+#[test]
+fn one_run_at_a_time_answers_why_and_what_is_preferred() {
+    needs_world!();
+    let world = World::new();
+    let done = world
+        .run(
+            r#"
+            "$M" steer status 2>&1 && fault 'a run answers before it begins'
+            steer --goal balanced
+            "$M" steer run > second 2>&1 && fault 'two runs at a time'
+            cat second
+            eventually eval '"$M" steer status --json > status; has status ping-mean'
+            "$M" steer why https://www.example.com/index.html --size 1MB --json > why
+            "$M" steer why www.example.com
+            "$M" steer prefer eth9 --for 1m 2>&1
+            "$M" steer prefer cellular --for 1m --app zoom
+            "$M" steer why --app zoom --json > zoom
+            "$M" steer prefer --end 2>&1
+            "$M" steer prefer --end --app zoom
+            end
+            "#,
+        )
+        .expect_success();
+    let lines: Vec<&str> = done.stdout.lines().collect();
+    assert_eq!(
+        lines[..4],
+        [
+            "manyways: `manyways steer run` does not run here",
+            "hint: start it with `sudo manyways steer run`",
+            "manyways: `manyways steer run` runs here already",
+            "hint: `manyways steer status` asks it",
+        ]
+    );
+    assert!(lines[4].starts_with("A transfer with www.example.com would use "), "{}", done.stdout);
+    let rest = done.stdout.split_once("manyways: there is no network").expect("a refusal").1;
+    assert_eq!(
+        rest.lines().collect::<Vec<_>>(),
+        [
+            " eth9",
+            "hint: the networks are wifi, lte",
+            "lte is preferred for zoom for 60 s.",
+            "manyways: no network is preferred",
+            "hint: `manyways steer status` lists the preferences",
+            "No network is preferred for zoom from now on.",
+        ]
+    );
+    // A feature that nothing has measured is named.
+    assert!(
+        done.stdout.contains("Not measured, so that the model does without: "),
+        "{}",
+        done.stdout
+    );
+    let read = |name: &str| -> Value {
+        serde_json::from_str(&world.read(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    };
+    let status = read("status");
+    assert_eq!(status["schema"], "manyways.steer-status/1");
+    assert_eq!(status["chooses_new_flows"], true);
+    let networks = status["networks"].as_array().expect("a list");
+    let names: Vec<&Value> = networks.iter().map(|one| &one["network"]).collect();
+    assert_eq!(names, ["wifi", "lte"]);
+    assert_eq!(status["choices"][0]["flows"], "new-flows");
+    let why = read("why");
+    assert_eq!(
+        (&why["schema"], &why["host"]),
+        (&"manyways.steer-why/1".into(), &"www.example.com".into())
+    );
+    assert_eq!(why["sizes"]["median_bytes"], 1_000_000);
+    let decision = &why["decision"];
+    assert_eq!((&decision["speed"], &decision["energy"]), (&1.0.into(), &1.0.into()));
+    assert_eq!(decision["choices"].as_array().map(Vec::len), Some(2));
+    assert_eq!(read("zoom")["decision"]["networks"], serde_json::json!(["lte"]));
+}
+
+#[test]
+fn a_login_page_that_answers_pings_is_not_used() {
+    needs_world!();
+    let world = World::new();
+    let done = world
+        .run(
+            r#"
+            touch portal
+            steer --check "http://$G/"
+            over lte
+            "$M" steer status > status
+            rm portal
+            over wifi
+            end
+            cat status
+            "#,
+        )
+        .expect_success();
+    assert!(done.stdout.contains("wifi (wifi): it leads to a login page"), "{}", done.stdout);
+    assert!(done.stdout.contains("ping-mean"), "{}", done.stdout);
+}
+
+#[test]
+fn without_any_network_the_run_goes_on_and_torn_files_are_put_aside() {
+    needs_world!();
+    let world = World::new();
+    let done = world
+        .run(
+            r#"
+            mkdir -p state/manyways/steer
+            for file in steer-probes.json steer/history.json steer/overrides.json steer/marks.json; do
+                printf '{"paths":{"lte":{"si' > state/manyways/$file
+            done
+            steer
+            ls state/manyways/steer/*.broken state/manyways/*.broken
+            ip route show default > routes
+            ip link set wifi down; ip link set lte down
+            eventually eval '"$M" steer status > status; has status "the routes of this host"'
+            "$M" steer why
+            ip link set wifi up; ip link set lte up
+            while read -r route; do ip route add $route; done < routes
+            eventually eval '"$M" steer status > status; has status "can be used"'
+            end
+            "#,
+        )
+        .expect_success();
+    let broken = done.stdout.lines().filter(|line| line.ends_with(".broken")).count();
+    assert_eq!(broken, 4, "{}", done.stdout);
+    let lost = "A transfer has no network that can be used.";
+    assert!(done.stdout.contains(lost), "{}", done.stdout);
+}
