@@ -207,7 +207,7 @@ impl<P: Payload> Mux<P> {
             Input::Attach { carrier, path, transport_info: condition } => {
                 self.carriers.push(Carrier::new(now, carrier, path, condition));
                 self.carriers.sort_by_key(|carrier| carrier.path);
-                self.carriers.iter_mut().for_each(Carrier::restart_check);
+                self.restart_checks();
             }
             Input::Detach { carrier } => self.detach(carrier),
             Input::TransportInfo { carrier, transport_info: condition } => {
@@ -247,6 +247,7 @@ impl<P: Payload> Mux<P> {
                 let entry = self.labels.entry(id).or_insert((0, treatment));
                 *entry = (entry.0 + 1, treatment);
                 self.queue_control(ControlMessage::Relabel(id));
+                self.restart_checks();
             }
             Input::Assign { stream, label } => {
                 let told = self.edit(stream, |stream| {
@@ -255,6 +256,7 @@ impl<P: Payload> Mux<P> {
                     stream.pending_open.as_ref().is_none_or(|open| open.was_sent)
                 });
                 self.requeue_control(stream);
+                self.restart_checks();
                 if told == Some(true) {
                     self.queue_control(ControlMessage::Assign(stream));
                 }

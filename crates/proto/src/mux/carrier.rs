@@ -270,8 +270,7 @@ impl Carrier {
         }
     }
 
-    /// Restarts the check at the oldest message, because another carrier may accept its content
-    /// now.
+    /// Restarts the check at the oldest message.
     pub(super) fn restart_check(&mut self) {
         self.checked = 0;
     }

@@ -93,6 +93,7 @@ impl<P: Payload> Mux<P> {
                         }
                     });
                     self.requeue_control(stream);
+                    self.restart_checks();
                 }
             }
             Message::CloseFlow { flow } => {
@@ -276,6 +277,7 @@ impl<P: Payload> Mux<P> {
         let entry = self.labels.entry(label.id).or_insert((0, label.stream_policy));
         if label.version >= entry.0 && *entry != (label.version, label.stream_policy) {
             *entry = (label.version, label.stream_policy);
+            self.restart_checks();
         }
         Ok(())
     }

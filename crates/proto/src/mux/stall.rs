@@ -2,7 +2,7 @@
 
 use manyways_unit::Time;
 
-use super::carrier::SentContent;
+use super::carrier::{Carrier, SentContent};
 use super::control::ControlMessage;
 use super::{CarrierId, Mux, Output, Payload};
 use crate::ranges::Range;
@@ -11,17 +11,22 @@ use crate::sched::PathSet;
 impl<P: Payload> Mux<P> {
     /// Marks stalled carriers as suspect and reinjects their messages on other carriers.
     pub(super) fn detect_stalls(&mut self, now: Time) {
+        let mut has_recovered = false;
         for carrier in &mut self.carriers {
             if carrier.suspect_at().is_some_and(|since| since <= now) {
                 carrier.mark_suspect(now);
             }
             if carrier.is_suspect != carrier.reported_suspect {
                 carrier.reported_suspect = carrier.is_suspect;
+                has_recovered |= !carrier.is_suspect;
                 self.outputs.push_back(match carrier.is_suspect {
                     true => Output::Suspect { carrier: carrier.id },
                     false => Output::Recovered { carrier: carrier.id },
                 });
             }
+        }
+        if has_recovered {
+            self.restart_checks();
         }
         if self.carriers.iter().all(|carrier| carrier.is_suspect) {
             return;
@@ -43,6 +48,12 @@ impl<P: Payload> Mux<P> {
                 }
             }
         }
+    }
+
+    /// Checks all messages of suspect carriers again, because other carriers may accept their content
+    /// now: there is another one, or one that is not suspect any longer, or policies have changed.
+    pub(super) fn restart_checks(&mut self) {
+        self.carriers.iter_mut().for_each(Carrier::restart_check);
     }
 
     /// Returns whether a carrier that is not suspect may send this content.

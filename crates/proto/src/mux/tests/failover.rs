@@ -198,6 +198,38 @@ fn what_may_take_no_other_path_is_neither_sent_again_nor_counted() {
 }
 
 #[test]
+fn what_a_suspect_path_holds_takes_another_one_as_soon_as_it_may() {
+    let on = |paths: &[u8]| StreamPolicy {
+        paths: paths.iter().map(|path| PathId(*path)).collect(),
+        ..StreamPolicy::default()
+    };
+    // The policy of the label changes, or the label of the stream.
+    for is_assigned in [false, true] {
+        let mut play = Playback::begin(on(&[0]));
+        play.simulation.set_silent(play.carriers[0], true);
+        play.run_for(500);
+        assert_eq!(play.simulation.counters(GATEWAY).reinjected, 0);
+        play.simulation.label(u8::from(is_assigned), on(&[1]));
+        if is_assigned {
+            let input = Input::Assign { stream: play.stream, label: 1 };
+            play.simulation.endpoints[CLIENT].handle(play.simulation.now, input);
+        }
+        play.run_for(500);
+        play.stall();
+    }
+    // The second path got data when the first one was suspect, and then fell silent too.
+    let mut play = Playback::begin(on(&[0, 1]));
+    play.simulation.attach(2, link(9_185, 70));
+    play.run_for(100);
+    play.simulation.set_silent(play.carriers[0], true);
+    play.simulation.set_silent(play.carriers[1], true);
+    play.run_for(500);
+    play.simulation.set_silent(play.carriers[0], false);
+    play.run_for(1_000);
+    play.stall();
+}
+
+#[test]
 fn a_suspect_path_that_returns_is_used_again_and_what_was_sent_twice_is_counted() {
     let mut play = Playback::begin(treat(SchedulerKind::MinRtt));
     let before = play.simulation.counters(GATEWAY);
