@@ -6,4 +6,5 @@ mod auto_rules;
 mod delay_gate;
 mod path_selection;
 mod reports;
+mod steered;
 mod testbed;
