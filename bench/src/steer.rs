@@ -82,6 +82,10 @@ pub fn run(args: SteerArgs) -> Result<ExitCode, String> {
     };
     write_data(&args.data)?;
     for set in [Set::A, Set::B] {
+        if !args.data.includes(set) {
+            results.skipped.push(format!("set ({set}): --set names another one"));
+            continue;
+        }
         let Some(transfers) = tables::read(&args.data, set)? else {
             results.skipped.push(format!("set ({set}): its recordings are missing"));
             continue;
