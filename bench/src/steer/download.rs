@@ -106,7 +106,7 @@ pub fn download(place: &Place) -> Result<Download, String> {
                 since: chosen_at,
                 stands_still: millis - model.last_byte >= PAUSE,
             });
-            let sizes = Sizes::known(Size::from_bytes(HORIZON));
+            let sizes = Sizes::known(decider.horizon(now));
             let request = Request { sizes: &sizes, app: None, kept, allows_both: false };
             let decision = decider.decide(now, &request).ok_or("no network")?;
             if let Choice::Only(best) = decision.best().choice
@@ -121,9 +121,6 @@ pub fn download(place: &Place) -> Result<Download, String> {
     }
     Ok(model.evaluate(place, end, switches, probes))
 }
-
-/// Bytes by which a decision is made: the next one is not far.
-const HORIZON: u64 = 3_000_000;
 
 /// Probes a network if its monitor wants to; true if it was probed.
 fn probe(monitor: &mut Monitor, place: &Place, index: usize, now: Time) -> bool {

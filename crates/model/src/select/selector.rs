@@ -10,7 +10,7 @@ const MIN_PROBABILITY: f64 = 0.7;
 /// Least saving of another choice, as a share of the seconds that remain.
 const MIN_SAVING: f64 = 0.1;
 /// Time on a choice before it is left, unless it stands still.
-const DWELL: Span = Span::from_secs(2);
+pub(super) const DWELL: Span = Span::from_secs(2);
 
 /// A choice that is open: its networks are up and within their plans.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -181,3 +181,19 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn an_unknown_end_is_as_far_as_the_fastest_open_network_carries_while_a_choice_is_kept() {
+    let mut one = decider((15.0, 5.0), (80.0, 50.0));
+    let bytes = |one: &Decider, secs| one.horizon(at(secs)).as_bytes();
+    // 50 Mbit/s for 2 s, and 5 Mbit/s.
+    assert_eq!(bytes(&one, 2), 12_500_000);
+    one.networks[1].unusable = Some(Unusable::Down);
+    assert_eq!(bytes(&one, 2), 1_250_000);
+    // Old results are not used: a usual rate stands for them.
+    assert_eq!(bytes(&one, 700), 2_500_000);
+    one.networks[0].monitor.set(at(3), Indicator::OwnRate, 0.1);
+    assert_eq!(bytes(&one, 3), 100_000);
+    one.networks[0].unusable = Some(Unusable::Down);
+    assert_eq!(bytes(&one, 3), 100_000);
+}
