@@ -136,7 +136,8 @@ fn a_metered_network_costs_more_as_its_plan_empties() {
 fn own_traffic_that_has_slowed_down_is_left_after_the_dwell() {
     let mut one = decider((15.0, 50.0), (80.0, 20.0));
     let sizes = Sizes::known(Size::from_bytes(10_000_000));
-    let kept = Some(Kept { choice: WIFI, since: at(1), stands_still: false });
+    let kept =
+        Some(Kept { choice: WIFI, since: at(1), stands_still: false, dwell: Span::from_secs(2) });
     let request = |kept| Request { sizes: &sizes, app: None, kept, allows_both: false };
     one.networks[0].monitor.set(at(2), Indicator::OwnRate, 0.5);
     let reason =
