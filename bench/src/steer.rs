@@ -5,10 +5,12 @@
 
 mod data;
 mod download;
+mod emulated;
 mod evaluate;
 mod page;
 mod probing;
 mod speed;
+mod square;
 mod tables;
 
 use std::path::{Path, PathBuf};
@@ -19,14 +21,17 @@ use manyways_rig::machine::Machine;
 use manyways_rig::results::write;
 use manyways_rig::target::{Target, missed_first};
 use manyways_sys::clock::Clock;
+use manyways_sys::signal::Termination;
 use serde::Serialize;
 
 use self::data::Set;
 pub use self::data::{DataArgs, write_data};
 use self::download::Download;
+use self::emulated::Emulated;
 use self::evaluate::{Outcome, Seen};
 use self::probing::Probing;
 use self::speed::Speed;
+use self::square::Square;
 pub use self::tables::{DefaultArgs, write_default};
 use crate::options::binary;
 
@@ -69,6 +74,8 @@ pub struct Results {
     probing: Vec<Probing>,
     speed: Vec<Speed>,
     downloads: Vec<Download>,
+    squares: Vec<Square>,
+    emulated: Vec<Emulated>,
 }
 
 pub fn run(args: SteerArgs) -> Result<ExitCode, String> {
@@ -82,6 +89,10 @@ pub fn run(args: SteerArgs) -> Result<ExitCode, String> {
     };
     write_data(&args.data)?;
     for set in [Set::A, Set::B] {
+        if !args.data.includes(set) {
+            results.skipped.push(format!("set ({set}): --set names another one"));
+            continue;
+        }
         let Some(transfers) = tables::read(&args.data, set)? else {
             results.skipped.push(format!("set ({set}): its recordings are missing"));
             continue;
@@ -100,6 +111,20 @@ pub fn run(args: SteerArgs) -> Result<ExitCode, String> {
             let places = data::places(set, &args.data)?;
             results.downloads = places.iter().map(download::download).collect::<Result<_, _>>()?;
         }
+    }
+    tell("square waves");
+    results.squares = square::squares()?;
+    if let Some(reason) = emulated::obstacle() {
+        results.skipped.push(format!("cells by emulation: {reason}"));
+    } else if args.data.includes(Set::A)
+        && let Some(transfers) = tables::read(&args.data, Set::A)?
+    {
+        tell("cells by emulation");
+        let places = data::places(Set::A, &args.data)?;
+        // No thread runs, and nothing else of this program watches for signals.
+        let termination =
+            Termination::take().map_err(|error| format!("cannot watch for signals: {error}"))?;
+        results.emulated = emulated::emulate(&places, &transfers, binary(None)?, &termination)?;
     }
     results.seconds = clock.now().as_secs_f64();
     results.targets = missed_first(page::targets(&results));

@@ -73,6 +73,11 @@ impl fmt::Display for Set {
 }
 
 impl DataArgs {
+    /// Whether `--set` allows a set.
+    pub fn includes(&self, set: Set) -> bool {
+        self.set.is_none_or(|only| only == set)
+    }
+
     /// The file with the table of a set.
     pub fn table(&self, set: Set) -> PathBuf {
         self.out.join(format!("{set}.csv"))
@@ -86,7 +91,7 @@ impl DataArgs {
 /// One sentence, if a file cannot be read or written.
 pub fn write_data(args: &DataArgs) -> Result<(), String> {
     for set in [Set::A, Set::B, Set::C] {
-        if args.set.is_some_and(|only| only != set) {
+        if !args.includes(set) {
             continue;
         }
         let mut places = places(set, args)?;

@@ -7,7 +7,7 @@
 
 use manyways_model::select::model::{DEFAULT, parse};
 use manyways_model::select::{
-    Choice, Decider, Goal, Indicator, Kept, Monitor, Network, NetworkKind, ProbeLimits, Request,
+    Choice, Decider, Goal, Indicator, Keeper, Monitor, Network, NetworkKind, ProbeLimits, Request,
     Sizes, Supply, TransferEnergy,
 };
 use manyways_rig::links::round_trip;
@@ -28,8 +28,6 @@ const FIRST_WINDOW: f64 = 14_480.0;
 /// Mbit/s below which a network is slow, and from which the other one is fast.
 const SLOW: f64 = 1.0;
 const FAST: f64 = 5.0;
-/// A network stands still if nothing arrives for this long.
-const PAUSE: u64 = 500;
 
 /// A download.
 #[derive(Clone, Debug, Serialize)]
@@ -54,7 +52,7 @@ struct Model<'a> {
     since: u64,
     /// Bytes of each step.
     arrived: Vec<f64>,
-    last_byte: u64,
+    total: f64,
 }
 
 /// Runs a download for the rest of the traces.
@@ -84,46 +82,49 @@ pub fn download(place: &Place) -> Result<Download, String> {
         switching_cost: 0.2,
     };
     let mut model =
-        Model { links: &place.links, used: 0, since: 0, arrived: Vec::new(), last_byte: 0 };
-    let (mut switches, mut probes, mut chosen_at) = (0, 0, Time::ZERO);
+        Model { links: &place.links, used: 0, since: 0, arrived: Vec::new(), total: 0.0 };
+    let (mut switches, mut probes) = (0, 0);
+    let mut keeper: Option<Keeper> = None;
     for millis in (0..end).step_by(STEP as usize) {
+        let now = Time::from_millis(START * 1_000 + millis);
+        if let Some(keeper) = &mut keeper {
+            keeper.received(now, Size::from_bytes(model.total as u64));
+        }
         if millis % DECISION == 0 {
-            let now = Time::from_millis(START * 1_000 + millis);
-            let is_first = millis == 0;
-            if !is_first {
+            if keeper.is_some() {
                 let (rate, used) = (model.recent_rate(), model.used);
                 decider.networks[used].monitor.set(now, Indicator::OwnRate, rate);
             }
             if millis % 1_000 == 0 {
                 for (index, network) in decider.networks.iter_mut().enumerate() {
-                    if index != model.used || is_first {
+                    if index != model.used || keeper.is_none() {
                         probes += u32::from(probe(&mut network.monitor, place, index, now));
                     }
                 }
             }
-            let kept = (!is_first).then_some(Kept {
-                choice: Choice::Only(model.used),
-                since: chosen_at,
-                stands_still: millis - model.last_byte >= PAUSE,
-            });
-            let sizes = Sizes::known(Size::from_bytes(HORIZON));
+            let kept = keeper.as_ref().map(|keeper| keeper.kept(now));
+            let sizes = Sizes::known(decider.horizon(now));
             let request = Request { sizes: &sizes, app: None, kept, allows_both: false };
             let decision = decider.decide(now, &request).ok_or("no network")?;
-            if let Choice::Only(best) = decision.best().choice
-                && (is_first || best != model.used)
+            let best = decision.best().choice;
+            match &mut keeper {
+                None => keeper = Some(Keeper::new(now, best)),
+                Some(_) if best == Choice::Only(model.used) => {}
+                Some(keeper) => {
+                    switches += 1;
+                    keeper.changed(now, best);
+                }
+            }
+            if let Choice::Only(best) = best
+                && (millis == 0 || best != model.used)
             {
-                switches += u32::from(!is_first);
-                (model.used, model.since, chosen_at) = (best, millis, now);
-                model.last_byte = millis;
+                (model.used, model.since) = (best, millis);
             }
         }
         model.step(millis);
     }
     Ok(model.evaluate(place, end, switches, probes))
 }
-
-/// Bytes by which a decision is made: the next one is not far.
-const HORIZON: u64 = 3_000_000;
 
 /// Probes a network if its monitor wants to; true if it was probed.
 fn probe(monitor: &mut Monitor, place: &Place, index: usize, now: Time) -> bool {
@@ -158,9 +159,7 @@ impl Model<'_> {
         };
         let bytes = rate * STEP as f64 / 1e3;
         self.arrived.push(bytes);
-        if bytes > 0.0 {
-            self.last_byte = millis;
-        }
+        self.total += bytes;
     }
 
     /// Mbit/s of the last second, or since the connection delivers.

@@ -1,11 +1,15 @@
 //! Target values of the benchmark, and the page.
 
+use manyways_model::select::ProbeLimits;
 use manyways_rig::page::{fill, lines};
 use manyways_rig::sample::median;
-use manyways_rig::target::{Bound, Figure, Target, every_figure, rows, target, told};
+use manyways_rig::target::{Bound, Figure, Target, as_measured, every_figure, rows, target, told};
 
 use super::Results;
+use super::emulated::Emulated;
 use super::evaluate::{GOALS, Outcome};
+use super::probing::Probing;
+use super::square::Square;
 
 /// All targets with their measured values.
 pub fn targets(results: &Results) -> Vec<Target> {
@@ -53,20 +57,17 @@ pub fn targets(results: &Results) -> Vec<Target> {
         all.push(told(&format!("seen places, {goal}: right choices"), figures.collect()));
     }
     for set in ["a", "b"] {
-        let own = results.probing.iter().filter(|one| one.set == set && one.regret <= 1.05);
-        let best = own.min_by(|a, b| a.bytes.total_cmp(&b.bytes));
-        let is_measured = results.probing.iter().any(|one| one.set == set);
-        let words = best.map_or(("none".to_owned(), false), |one| {
-            let words = format!(
-                "{:.2}, at {:.2} × the regret (Th = {})",
-                one.bytes, one.regret, one.threshold
-            );
-            (words, one.bytes <= 0.35)
+        let default = ProbeLimits::default().threshold;
+        let is_default = |one: &&Probing| one.in_stages && one.threshold == default;
+        let own = results.probing.iter().filter(|one| one.set == set).find(is_default);
+        let measured = own.map(|one| {
+            let words = format!("{:.3}, at {:.3} × the regret", one.bytes, one.regret);
+            (words, one.bytes <= 0.35 && one.regret <= 1.05)
         });
         all.push(target(
             format!("bytes of probes / probing each 5 s, at <= 1.05 × the regret, set ({set})"),
             "<= 0.35",
-            is_measured.then_some(words),
+            measured,
         ));
     }
     let downloads = |value: fn(&super::Download) -> f64| -> Vec<Figure> {
@@ -85,6 +86,32 @@ pub fn targets(results: &Results) -> Vec<Target> {
         Bound::AtMost(2.0),
         downloads(|one| one.slow_seconds),
     ));
+    let waves = |value: fn(&Square) -> f64| -> Vec<Figure> {
+        let name = |one: &Square| format!("{} s, {}", one.period_seconds, phase(one));
+        results.squares.iter().map(|one| Figure::new(name(one), value(one))).collect()
+    };
+    all.push(every_figure(
+        "both networks are square waves, 60 s: switches",
+        Bound::AtMost(6.0),
+        waves(|one| f64::from(one.switches)),
+    ));
+    all.push(at_least(
+        "there: bytes / the better network's alone",
+        0.90,
+        waves(|one| one.of_fixed),
+    ));
+    let ratios = results.emulated.iter().filter_map(|one| {
+        let case = format!("{}, {} s, {}", one.place, one.second, one.network);
+        Some(Figure::new(case, one.ratio()?))
+    });
+    let ratios: Vec<Figure> = ratios.collect();
+    let middle = median(ratios.iter().map(|one| one.value));
+    let low = ratios.iter().map(|one| one.value).fold(f64::INFINITY, f64::min);
+    let high = ratios.iter().map(|one| one.value).fold(0.0, f64::max);
+    all.push(as_measured(
+        "cells by emulation: median seconds / those of the table",
+        middle.map(|middle| format!("median {middle:.2}, from {low:.2} to {high:.2}")),
+    ));
     for one in &results.speed {
         let most = if one.model == "svr" { 1_000.0 } else { 20.0 };
         all.push(every_figure(
@@ -94,6 +121,21 @@ pub fn targets(results: &Results) -> Vec<Target> {
         ));
     }
     all
+}
+
+fn emulated(one: &Emulated) -> String {
+    let Emulated { place, second, network, bytes, table, rounds, failures } = one;
+    let middle = median(rounds.iter().copied());
+    let all: Vec<String> = rounds.iter().map(|seconds| format!("{seconds:.2}")).collect();
+    let ratio = one.ratio().map_or("–".to_owned(), |ratio| format!("{ratio:.2}"));
+    let middle = middle.map_or_else(|| failures.join("; "), |middle| format!("{middle:.2}"));
+    let kb = bytes / 1_000;
+    let all = all.join(", ");
+    format!("{place} | {second} | {network} | {kb} | {table:.2} | {middle} | {all} | {ratio}")
+}
+
+fn phase(one: &Square) -> &'static str {
+    if one.is_in_phase { "in phase" } else { "antiphase" }
 }
 
 /// The results as Markdown.
@@ -128,7 +170,7 @@ pub fn page(results: &Results) -> String {
         (
             "probing",
             lines(&results.probing, |one| {
-                let super::Probing { set, in_stages, threshold, bytes, regret } = one;
+                let Probing { set, in_stages, threshold, bytes, regret } = one;
                 let kind = if *in_stages { "pings, then a burst" } else { "whole probes" };
                 format!("({set}) | {kind} | {threshold} | {bytes:.2} | {regret:.2}")
             }),
@@ -148,6 +190,14 @@ pub fn page(results: &Results) -> String {
                 )
             }),
         ),
+        (
+            "squares",
+            lines(&results.squares, |one| {
+                let Square { period_seconds, switches, of_fixed, .. } = one;
+                format!("{period_seconds} | {} | {switches} | {of_fixed:.2}", phase(one))
+            }),
+        ),
+        ("emulated", lines(&results.emulated, emulated)),
         (
             "skipped",
             if skipped.is_empty() { String::new() } else { format!("|  |\n|---|\n{skipped}") },

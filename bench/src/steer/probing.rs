@@ -22,8 +22,6 @@ use super::evaluate::{Fold, GOALS, NETWORKS, regrets_with};
 /// Seconds between probes of the fixed policy, and between decisions.
 const FIXED: f64 = 5.0;
 const BETWEEN: f64 = 10.0;
-/// Seconds after which a burst follows pings that have not changed.
-const STALE: f64 = 30.0;
 /// The transfer by which a result is judged as predicted or not.
 const TYPICAL: Size = Size::from_bytes(100_000);
 
@@ -48,9 +46,10 @@ pub fn probing(set: Set, all: &[Transfer], folds: &[Fold]) -> Result<Vec<Probing
 }
 
 fn one(set: Set, in_stages: bool, threshold: f64, cases: &[Case], folds: &[Fold]) -> Probing {
-    let blind = if in_stages { STALE } else { BETWEEN };
-    let limits =
-        ProbeLimits { threshold, blind: Span::from_secs_f64(blind), ..ProbeLimits::default() };
+    let mut limits = ProbeLimits { threshold, ..ProbeLimits::default() };
+    if !in_stages {
+        limits.blind = Span::from_secs_f64(BETWEEN);
+    }
     let (mut bytes, mut decisions) = (0, 0_usize);
     let (mut kept_regret, mut fresh_regret) = (0.0, 0.0);
     for fold in folds {

@@ -6,7 +6,8 @@
 //!
 //! [`Monitor`] has the indicators of a network and decides when probing it is worth its bytes.
 //! [`History`] knows how large the transfers of an application are. [`Goal`] rates a prediction, and
-//! a [`Selector`] takes the best choice, without moving to and fro.
+//! a [`Selector`] takes the best choice, without moving to and fro; a [`Keeper`] watches what the
+//! choice of a long transfer brings.
 
 mod adaptive;
 mod baseline;
@@ -17,6 +18,7 @@ mod features;
 mod goal_file;
 mod history;
 mod indicator;
+mod keeper;
 pub mod model;
 mod objective;
 mod selector;
@@ -33,6 +35,7 @@ pub use self::features::{Feature, Features, Role};
 pub use self::goal_file::GoalError;
 pub use self::history::{History, HistoryEntry, HistoryKey, Sizes, Specificity};
 pub use self::indicator::{Indicator, Indicators, Known, Source};
+pub use self::keeper::Keeper;
 pub use self::objective::{Goal, Prediction, Supply, Terms, expected};
 pub use self::selector::{Candidate, Kept, Selection, SelectionReason, Selector};
 pub use self::steering::{

@@ -48,6 +48,11 @@ fn a_missing_scikit_learn_is_one_sentence_and_leaves_no_model() {
     assert!(words.contains("has no scikit-learn\nhint: pip install scikit-learn"), "{words}");
     let words = run("/nonexistent/python", 1);
     assert!(words.contains("/nonexistent/python cannot be started"), "{words}");
+    // A program that is not a Python ends well, and prints nothing or anything.
+    for script in ["exit 0", "echo hello"] {
+        let words = run(&program(files.path(), script), 1);
+        assert!(words.contains("\nhint: name a Python 3 with scikit-learn"), "{words}");
+    }
     let words = run(&program(files.path(), "echo 'train: -: it is wrong' >&2; exit 2"), 2);
     assert!(words.contains("manyways: t.csv: it is wrong\n"), "{words}");
 }

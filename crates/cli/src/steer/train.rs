@@ -119,6 +119,9 @@ fn failure(error: TrainError, args: &Args) -> Failure {
         TrainError::Start { .. } => {
             Failure::new(message).hint("install Python 3, or name it with --python")
         }
+        TrainError::NoModel { .. } | TrainError::Model(_) => {
+            Failure::new(message).hint("name a Python 3 with scikit-learn with --python")
+        }
         // The trainer reads its standard input, and calls it `-`.
         TrainError::Refused(words) => {
             let words = words.strip_prefix("-: ").unwrap_or(&words);

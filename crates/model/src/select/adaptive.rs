@@ -17,7 +17,8 @@ const TREND: Span = Span::from_secs(30);
 pub struct ProbeLimits {
     /// Th: the difference of the passive indicators (equation 3.1) above which a probe is due.
     pub threshold: f64,
-    /// A network whose passive indicators are not known is probed in this interval.
+    /// A network whose passive indicators are not known is probed in this interval, and a burst
+    /// follows unchanged pings in it.
     pub blind: Span,
     /// Shortest time between two probes; it doubles up to `max_interval` while the results are as
     /// predicted.
@@ -33,7 +34,7 @@ impl Default for ProbeLimits {
     fn default() -> Self {
         Self {
             threshold: 0.3,
-            blind: Span::from_secs(30),
+            blind: Span::from_secs(20),
             min_interval: Span::from_secs(5),
             max_interval: Span::from_secs(600),
             fresh: Span::from_secs(5),
@@ -189,8 +190,8 @@ impl Monitor {
     /// fiftieth of the bytes of a burst, so that they may precede each decision, and the burst
     /// follows only if the network has changed. The thesis has one stage.
     ///
-    /// The difference is that of equation 3.1 over signals and pings. A network that answers no ping
-    /// needs no burst: see [`Self::silent`].
+    /// The difference is that of equation 3.1 over the pings. Signals are left out: they explain less of
+    /// a rate than packets that have just crossed the network, and their sum grows with their number. A network that answers no ping needs no burst: see [`Self::silent`].
     pub fn decide_burst(&self, now: Time) -> ProbeDecision {
         let Some((at, before)) = &self.probed else { return ProbeDecision::First };
         let is_silent = |indicators: &Indicators| indicators.value(Indicator::PingMean).is_none();
@@ -199,8 +200,7 @@ impl Monitor {
             (true, false) => return ProbeDecision::Changed(f64::INFINITY),
             (false, false) => {}
         }
-        let by = self.change_of(before, |one| one.source() == Source::Passive || one.is_ping());
-        match by {
+        match self.change_of(before, Indicator::is_ping) {
             Some(by) if by > self.limits.threshold => ProbeDecision::Changed(by),
             _ if now.since(*at) >= self.limits.blind => ProbeDecision::Blind(now.since(*at)),
             by => ProbeDecision::Similar(by.unwrap_or_default()),
@@ -279,8 +279,8 @@ mod tests {
         let mut monitor = Monitor::new(ProbeLimits::default());
         assert_eq!(decide(&monitor, 0), ProbeDecision::First);
         monitor.probed(secs(0), false);
-        assert_eq!(decide(&monitor, 20), ProbeDecision::Wait(secs(30)));
-        assert_eq!(decide(&monitor, 30), ProbeDecision::Blind(Span::from_secs(30)));
+        assert_eq!(decide(&monitor, 19), ProbeDecision::Wait(secs(20)));
+        assert_eq!(decide(&monitor, 20), ProbeDecision::Blind(Span::from_secs(20)));
     }
 
     #[test]
@@ -333,7 +333,12 @@ mod tests {
         assert!(matches!(pings(20, 0.062).0, ProbeDecision::Similar(by) if by < 0.1));
         assert_eq!(pings(25, f64::NAN), (ProbeDecision::Silent, Some(0.0)));
         assert_eq!(pings(30, 0.060), (ProbeDecision::Changed(f64::INFINITY), Some(20.0)));
-        assert_eq!(pings(60, 0.060).0, ProbeDecision::Blind(Span::from_secs(30)));
+        assert_eq!(pings(50, 0.060).0, ProbeDecision::Blind(Span::from_secs(20)));
+        // Signals that change cause none.
+        for (at, rssi) in [(51, -50.0), (52, -80.0)] {
+            monitor.set(secs(at), Indicator::Rssi, rssi);
+        }
+        assert!(matches!(monitor.decide_burst(secs(52)), ProbeDecision::Similar(_)));
     }
 
     #[test]

@@ -13,6 +13,8 @@ use crate::slow_start;
 const SEGMENT: f64 = 1_448.0;
 /// The ratio of a loss-limited window to √(1/loss) (Mathis et al., 1997).
 const MATHIS: f64 = 1.22;
+/// Round trips before a request.
+const HANDSHAKES: u32 = 1;
 /// A network of which nothing is known: a round trip and a rate that are usual.
 const UNKNOWN_ROUND_TRIP: f64 = 0.060;
 const UNKNOWN_RATE: f64 = 10e6;
@@ -87,6 +89,15 @@ impl LinkEstimate {
             }
         }
         high
+    }
+}
+
+/// Seconds of a download that begins on one network, and is joined by another one if there is one.
+pub fn seconds(first: &Indicators, joined: Option<&Indicators>, size: Size) -> f64 {
+    let first = LinkEstimate::of(first);
+    match joined.map(LinkEstimate::of) {
+        None => first.seconds(size, HANDSHAKES),
+        Some(joined) => first.seconds_with(&joined, size, HANDSHAKES),
     }
 }
 

@@ -2,25 +2,26 @@
 
 use std::fmt;
 
-use manyways_unit::{Size, Span, Time};
+use manyways_unit::{Rate, Size, Span, Time};
 
 use super::adaptive::Monitor;
-use super::closed_form::LinkEstimate;
+use super::closed_form::{self, LinkEstimate};
 use super::energy::TransferEnergy;
 use super::features::{Feature, Features, Role};
 use super::history::Sizes;
 use super::indicator::Indicators;
 use super::model::{Carriage, Model};
 use super::objective::{Goal, Prediction, Supply, Terms, expected};
-use super::selector::{Candidate, Kept, Selection, Selector};
+use super::selector::{Candidate, DWELL, Kept, Selection, Selector};
 use super::{Choice, NetworkKind};
 
 /// Results of probes and own traffic that are older than this are not used.
 const STALE: Span = Span::from_secs(600);
-/// Round trips before a request.
-const HANDSHAKES: u32 = 1;
 /// The transfer by which the result of a probe is judged as predicted or not.
 const TYPICAL: Size = Size::from_bytes(100_000);
+/// Least size by which a transfer of unknown end is decided upon: that of the thesis for a response
+/// whose length is not announced.
+const LEAST_HORIZON: Size = Size::from_bytes(100_000);
 /// Half the width of the interval of ln(seconds) for a prediction in closed form: what the residuals
 /// of generated walks show.
 const CLOSED_FORM_WIDTH: f64 = 0.7;
@@ -181,6 +182,17 @@ impl Decider {
         self.predict(Choice::Only(index), TYPICAL, &indicators).0
     }
 
+    /// The size by which a transfer of unknown end is decided upon, such as a long download or a
+    /// stream: what the fastest open network carries until the choice can be left again, but at least
+    /// 100 KB. A fixed size would be far on a slow network, and near on a fast one.
+    pub fn horizon(&self, now: Time) -> Size {
+        let open = self.networks.iter().filter(|one| one.unusable.is_none());
+        let rate =
+            |one: &Network| LinkEstimate::of(&one.monitor.indicators().current(now, STALE)).rate;
+        let fastest = open.map(rate).max().unwrap_or(Rate::ZERO);
+        fastest.size_in(DWELL).max(LEAST_HORIZON)
+    }
+
     /// The newest override that has not expired. One for an application comes before one for all.
     fn preferred(&self, now: Time, app: Option<&str>) -> Option<&String> {
         let is_meant = |one: &&Override| {
@@ -248,17 +260,13 @@ impl Decider {
         size: Size,
         indicators: &[Indicators],
     ) -> (Prediction, Option<Vec<Feature>>) {
-        let estimate = |index: usize| LinkEstimate::of(&indicators[index]);
         let role = |index: usize| self.networks[index].role();
-        let (carriage, closed) = match choice {
-            Choice::Only(one) => {
-                (Carriage::Only(role(one)), estimate(one).seconds(size, HANDSHAKES))
-            }
-            Choice::Both(one, other) => {
-                let seconds = estimate(one).seconds_with(&estimate(other), size, HANDSHAKES);
-                (Carriage::Both(role(one)), seconds)
-            }
+        let (carriage, first, second) = match choice {
+            Choice::Only(one) => (Carriage::Only(role(one)), one, None),
+            Choice::Both(one, other) => (Carriage::Both(role(one)), one, Some(other)),
         };
+        let closed =
+            closed_form::seconds(&indicators[first], second.map(|one| &indicators[one]), size);
         let networks: Vec<(Role, &Indicators)> =
             choice.networks().map(|index| (role(index), &indicators[index])).collect();
         let features = Features::new(size, closed, &networks);

@@ -9,8 +9,8 @@ use super::objective::{Goal, Terms};
 const MIN_PROBABILITY: f64 = 0.7;
 /// Least saving of another choice, as a share of the seconds that remain.
 const MIN_SAVING: f64 = 0.1;
-/// Time on a choice before it is left, unless it stands still.
-const DWELL: Span = Span::from_secs(2);
+/// Shortest time on a choice before it is left, unless it stands still.
+pub(super) const DWELL: Span = Span::from_secs(2);
 
 /// A choice that is open: its networks are up and within their plans.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -29,6 +29,8 @@ pub struct Kept {
     pub since: Time,
     /// Whether no byte has arrived for longer than a transfer pauses.
     pub stands_still: bool,
+    /// Time on it before it is left.
+    pub dwell: Span,
 }
 
 /// The result of a decision.
@@ -96,7 +98,7 @@ impl Selector {
         if kept.stands_still {
             return Some(Selection { probability: probability(index), ..found });
         }
-        if now < kept.since + DWELL {
+        if now < kept.since + kept.dwell {
             return stay(SelectionReason::Dwelling);
         }
         if probability(index) < MIN_PROBABILITY || !self.saves(of(index), of(best)) {
@@ -164,7 +166,7 @@ mod tests {
     }
 
     fn kept(stands_still: bool) -> Option<Kept> {
-        Some(Kept { choice: WIFI, since: Time::ZERO, stands_still })
+        Some(Kept { choice: WIFI, since: Time::ZERO, stands_still, dwell: DWELL })
     }
 
     fn select(wifi: f64, lte: f64, spread: f64, at: u64, stands_still: bool) -> SelectionReason {

@@ -12,8 +12,9 @@ use super::decider::{Decider, Decision, Network, Override, Request, Unusable};
 use super::energy::TransferEnergy;
 use super::history::Sizes;
 use super::indicator::{Indicator, Source};
+use super::keeper::Keeper;
 use super::objective::{Goal, Supply};
-use super::selector::Kept;
+use super::selector::{DWELL, Kept};
 use super::{Choice, NetworkKind};
 
 mod stall;
@@ -30,8 +31,8 @@ const WAIT: Span = Span::from_secs(10);
 /// the thesis: 500 ms).
 const BUSY_INTERVAL: Span = Span::from_millis(500);
 const IDLE_INTERVAL: Span = Span::from_secs(5);
-/// Bytes for which the networks of a running stream are chosen: the next decision is not far.
-const HORIZON: Size = Size::from_bytes(3_000_000);
+/// Streams that have carried nothing for this long are idle.
+const IDLE: Span = Span::from_secs(5);
 /// Seconds that a stream loses by a change: a handshake and a first window.
 const STREAM_COST: f64 = 0.2;
 /// A transfer has at least these bytes between two polls of the counters.
@@ -127,6 +128,10 @@ pub struct LaneState {
     has_chosen: bool,
     /// Whether the choice was reported.
     is_reported: bool,
+    /// Of streams that are not idle, with the time of the last byte.
+    keeper: Option<(Keeper, Time)>,
+    /// Bytes of streams so far.
+    total: Size,
 }
 
 /// The state of a network's probes.
@@ -271,6 +276,8 @@ impl Steering {
             since: now,
             has_chosen: false,
             is_reported: false,
+            keeper: None,
+            total: Size::ZERO,
         });
         self.is_due = true;
     }
@@ -345,7 +352,27 @@ impl Steering {
     /// Decisions name networks by their places.
     fn forget_decisions(&mut self) {
         for lane in &mut self.lanes {
-            lane.decision = None;
+            (lane.decision, lane.keeper) = (None, None);
+        }
+    }
+
+    /// Notes the bytes that streams with this goal have carried since their bond began.
+    pub fn on_bytes(&mut self, now: Time, goal: &str, total: Size) {
+        let is_meant = |lane: &LaneState| matches!(&lane.lane, Lane::Streams(own) if own == goal);
+        let Some(place) = self.lanes.iter().position(is_meant) else { return };
+        let choice = self.choice_of(&self.lanes[place].networks);
+        let lane = &mut self.lanes[place];
+        let has_passed = total > lane.total;
+        lane.total = total;
+        let is_idle = |(_, last): &(Keeper, Time)| now.since(*last) > IDLE;
+        if has_passed && lane.keeper.as_ref().is_none_or(is_idle) {
+            lane.keeper = choice.map(|choice| (Keeper::new(now, choice), now));
+        }
+        if let Some((keeper, last)) = &mut lane.keeper {
+            keeper.received(now, total);
+            if has_passed {
+                *last = now;
+            }
         }
     }
 
@@ -508,11 +535,12 @@ impl Steering {
     fn decide_lane(&mut self, now: Time, place: usize) {
         let lane = &self.lanes[place];
         let is_stream = lane.lane != Lane::NewFlows;
-        let horizon = Sizes::known(HORIZON);
+        let horizon = Sizes::known(self.decider.horizon(now));
         let kept = self.choice_of(&lane.networks).map(|choice| Kept {
             choice,
             since: lane.since,
             stands_still: choice.networks().all(|index| self.states[index].is_silent),
+            dwell: lane.keeper.as_ref().map_or(DWELL, |(keeper, _)| keeper.kept(now).dwell),
         });
         let request = Request {
             sizes: if is_stream { &horizon } else { &self.sizes },
@@ -529,9 +557,13 @@ impl Steering {
             .as_ref()
             .map(|decision| decision.best().choice.networks().map(name).collect())
             .unwrap_or_default();
+        let choice = decision.as_ref().map(|decision| decision.best().choice);
         let lane = &mut self.lanes[place];
         lane.decision = decision;
         if lane.networks != networks || !lane.has_chosen {
+            if let (Some((keeper, _)), Some(choice)) = (&mut lane.keeper, choice) {
+                keeper.changed(now, choice);
+            }
             (lane.networks, lane.since) = (networks, now);
             (lane.has_chosen, lane.is_reported) = (true, false);
         }

@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 use manyways_unit::{Size, Time};
 use thiserror::Error;
 
-use super::closed_form::LinkEstimate;
+use super::closed_form;
 use super::features::{Feature, Features, Role};
 use super::indicator::{Indicator, Indicators};
 use super::model::Carriage;
@@ -19,8 +19,6 @@ use super::simulate::Case;
 const MAX_ROWS: usize = 2_000_000;
 /// Seconds of a transfer, at least and at most.
 const SECONDS: RangeInclusive<f64> = 1e-9..=1e9;
-/// Round trips of the handshake in the closed form.
-const HANDSHAKES: u32 = 1;
 
 /// A transfer that has ended.
 #[derive(Clone, PartialEq, Debug)]
@@ -154,14 +152,13 @@ impl Columns {
 
 /// Seconds that the closed form expects for a transfer.
 pub fn closed_form(carriage: Carriage, size: Size, indicators: &[Indicators; 2]) -> f64 {
-    let estimate = |role: Role| LinkEstimate::of(&indicators[role as usize]);
-    match carriage {
-        Carriage::Only(role) => estimate(role).seconds(size, HANDSHAKES),
-        Carriage::Both(first) => {
-            let second = if first == Role::Wifi { Role::Lte } else { Role::Wifi };
-            estimate(first).seconds_with(&estimate(second), size, HANDSHAKES)
-        }
-    }
+    let (first, joined) = match carriage {
+        Carriage::Only(role) => (role, None),
+        Carriage::Both(Role::Wifi) => (Role::Wifi, Some(Role::Lte)),
+        Carriage::Both(Role::Lte) => (Role::Lte, Some(Role::Wifi)),
+    };
+    let of = |role: Role| &indicators[role as usize];
+    closed_form::seconds(of(first), joined.map(of), size)
 }
 
 /// The inputs of a model for a transfer.

@@ -506,6 +506,9 @@ impl Daemon {
         self.bonds.on_report(report);
         let goals = self.bonds.goals();
         self.steering.set_goals(now, &goals);
+        for (goal, _) in &goals {
+            self.steering.on_bytes(now, goal, self.bonds.carried(goal));
+        }
         // The clients forget a choice that is not renewed.
         for lane in self.steering.lanes() {
             if let Lane::Streams(goal) = &lane.lane {

@@ -65,6 +65,9 @@ pub enum TrainError {
     Refused(String),
     #[error("the training ended with {0}")]
     Ended(ExitStatus),
+    /// The named program may not be a Python.
+    #[error("{} printed no model", python.display())]
+    NoModel { python: PathBuf },
     #[error("the trained model is not valid: {0}")]
     Model(#[from] ModelError),
     #[error("the training was interrupted: {0}")]
@@ -118,6 +121,9 @@ impl Training {
             return Err(self.refusal(&messages, status));
         }
         let text = text?.trim_end().to_owned();
+        if text.is_empty() {
+            return Err(TrainError::NoModel { python: self.python.clone() });
+        }
         let notes = messages.lines().map(|line| printable(line).to_string()).collect();
         Ok(Trained { model: model::parse(&text)?, text, notes })
     }
@@ -210,6 +216,7 @@ mod tests {
         assert!(with(missing).to_string().ends_with("python has no scikit-learn"));
         assert_eq!(with("exit 3").to_string(), "the training ended with exit status: 3");
         assert!(matches!(with("echo '{}'"), TrainError::Model(_)));
+        assert!(with("exit 0").to_string().ends_with("python printed no model"));
         let absent = Training::new("/nonexistent/python", Learner::Svr).train("").unwrap_err();
         assert!(absent.to_string().starts_with("/nonexistent/python cannot be started"));
     }

@@ -136,7 +136,8 @@ fn a_metered_network_costs_more_as_its_plan_empties() {
 fn own_traffic_that_has_slowed_down_is_left_after_the_dwell() {
     let mut one = decider((15.0, 50.0), (80.0, 20.0));
     let sizes = Sizes::known(Size::from_bytes(10_000_000));
-    let kept = Some(Kept { choice: WIFI, since: at(1), stands_still: false });
+    let kept =
+        Some(Kept { choice: WIFI, since: at(1), stands_still: false, dwell: Span::from_secs(2) });
     let request = |kept| Request { sizes: &sizes, app: None, kept, allows_both: false };
     one.networks[0].monitor.set(at(2), Indicator::OwnRate, 0.5);
     let reason =
@@ -180,4 +181,20 @@ proptest! {
             prop_assert!(small <= large);
         }
     }
+}
+
+#[test]
+fn an_unknown_end_is_as_far_as_the_fastest_open_network_carries_while_a_choice_is_kept() {
+    let mut one = decider((15.0, 5.0), (80.0, 50.0));
+    let bytes = |one: &Decider, secs| one.horizon(at(secs)).as_bytes();
+    // 50 Mbit/s for 2 s, and 5 Mbit/s.
+    assert_eq!(bytes(&one, 2), 12_500_000);
+    one.networks[1].unusable = Some(Unusable::Down);
+    assert_eq!(bytes(&one, 2), 1_250_000);
+    // Old results are not used: a usual rate stands for them.
+    assert_eq!(bytes(&one, 700), 2_500_000);
+    one.networks[0].monitor.set(at(3), Indicator::OwnRate, 0.1);
+    assert_eq!(bytes(&one, 3), 100_000);
+    one.networks[0].unusable = Some(Unusable::Down);
+    assert_eq!(bytes(&one, 3), 100_000);
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use manyways_model::select::Goal;
 use manyways_proto::bond::path::PathState;
+use manyways_unit::Size;
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
@@ -24,6 +25,8 @@ type Stream = (Option<String>, Option<String>, u64, u64);
 pub(super) struct BondReport {
     name: String,
     goals: Vec<String>,
+    /// Bytes of all paths so far.
+    carried: Size,
     /// Seconds of round trips to the gateway.
     pub(super) round_trips: Vec<(String, f64)>,
     /// Networks whose carriers do not get through.
@@ -38,6 +41,7 @@ pub(super) struct BondReport {
 #[derive(Debug, Default)]
 struct Known {
     goals: Vec<String>,
+    carried: Size,
     streams: BTreeMap<u64, Stream>,
     is_asked: bool,
 }
@@ -66,8 +70,14 @@ impl Bonds {
     pub(super) fn on_report(&mut self, report: BondReport) {
         if let Some(known) = self.0.get_mut(&report.name) {
             (known.goals, known.streams) = (report.goals, report.streams);
-            known.is_asked = false;
+            (known.carried, known.is_asked) = (report.carried, false);
         }
+    }
+
+    /// Bytes that the clients with rules of this goal have carried.
+    pub(super) fn carried(&self, goal: &str) -> Size {
+        let with_goal = self.0.values().filter(|known| known.goals.iter().any(|one| one == goal));
+        with_goal.map(|known| known.carried).fold(Size::ZERO, |sum, one| sum + one)
     }
 
     /// The goals of the auto rules of all clients.
@@ -142,6 +152,7 @@ fn report(name: String, before: &BTreeMap<u64, Stream>) -> BondReport {
 fn evaluate(name: String, before: &BTreeMap<u64, Stream>, status: &Status) -> BondReport {
     let mut report = BondReport { name, goals: status.auto_goals.clone(), ..BondReport::default() };
     for path in &status.paths {
+        report.carried += Size::from_bytes(path.received_bytes + path.sent_bytes);
         match path.state {
             PathState::Suspect => report.suspects.push(path.name.clone()),
             PathState::Up => {
