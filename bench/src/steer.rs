@@ -112,6 +112,13 @@ pub fn run(args: SteerArgs) -> Result<ExitCode, String> {
             results.downloads = places.iter().map(download::download).collect::<Result<_, _>>()?;
         }
     }
+    if args.data.includes(Set::C)
+        && let Some(transfers) = tables::read(&args.data, Set::C)?
+    {
+        tell("probes at the places of (c)");
+        let folds = evaluate::default_folds(&transfers)?;
+        results.probing.extend(probing::probing(Set::C, &transfers, &folds)?);
+    }
     tell("square waves");
     results.squares = square::squares()?;
     if let Some(reason) = emulated::obstacle() {

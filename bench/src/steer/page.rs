@@ -57,7 +57,7 @@ pub fn targets(results: &Results) -> Vec<Target> {
         all.push(told(&format!("seen places, {goal}: right choices"), figures.collect()));
     }
     for set in ["a", "b"] {
-        let default = ProbeLimits::default().threshold;
+        let default = ProbeLimits::default().ping_threshold;
         let is_default = |one: &&Probing| one.in_stages && one.threshold == default;
         let own = results.probing.iter().filter(|one| one.set == set).find(is_default);
         let measured = own.map(|one| {

@@ -40,13 +40,14 @@ pub struct Probing {
 
 pub fn probing(set: Set, all: &[Transfer], folds: &[Fold]) -> Result<Vec<Probing>, String> {
     let cases = transfers::cases(all);
-    let policies = [(false, 0.0), (false, 0.3), (true, 0.1), (true, 0.3), (true, 1.0)];
+    let whole = [0.0, 0.3].map(|threshold| (false, threshold));
+    let in_stages = [0.1, 0.2, 0.3, 0.4, 0.5, 1.0].map(|threshold| (true, threshold));
     let one = |(in_stages, threshold)| one(set, in_stages, threshold, &cases, folds);
-    Ok(policies.map(one).to_vec())
+    Ok(whole.into_iter().chain(in_stages).map(one).collect())
 }
 
 fn one(set: Set, in_stages: bool, threshold: f64, cases: &[Case], folds: &[Fold]) -> Probing {
-    let mut limits = ProbeLimits { threshold, ..ProbeLimits::default() };
+    let mut limits = ProbeLimits { threshold, ping_threshold: threshold, ..ProbeLimits::default() };
     if !in_stages {
         limits.blind = Span::from_secs_f64(BETWEEN);
     }

@@ -17,6 +17,10 @@ const TREND: Span = Span::from_secs(30);
 pub struct ProbeLimits {
     /// Th: the difference of the passive indicators (equation 3.1) above which a probe is due.
     pub threshold: f64,
+    /// The same of pings, above which a burst follows them. The default is the smallest multiple of 0.1
+    /// with which adaptive probing of generated walks takes at most 35 % of the bytes of probes each
+    /// 5 s.
+    pub ping_threshold: f64,
     /// A network whose passive indicators are not known is probed in this interval, and a burst
     /// follows unchanged pings in it.
     pub blind: Span,
@@ -34,6 +38,7 @@ impl Default for ProbeLimits {
     fn default() -> Self {
         Self {
             threshold: 0.3,
+            ping_threshold: 0.4,
             blind: Span::from_secs(20),
             min_interval: Span::from_secs(5),
             max_interval: Span::from_secs(600),
@@ -201,7 +206,7 @@ impl Monitor {
             (false, false) => {}
         }
         match self.change_of(before, Indicator::is_ping) {
-            Some(by) if by > self.limits.threshold => ProbeDecision::Changed(by),
+            Some(by) if by > self.limits.ping_threshold => ProbeDecision::Changed(by),
             _ if now.since(*at) >= self.limits.blind => ProbeDecision::Blind(now.since(*at)),
             by => ProbeDecision::Similar(by.unwrap_or_default()),
         }
