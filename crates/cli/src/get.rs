@@ -1,5 +1,7 @@
 //! `manyways get`: fetches objects over every network of this host at once.
 
+#[cfg(feature = "steer")]
+mod advice;
 mod download;
 mod events;
 mod networks;

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use manyways_proto::bond::io_limits::IoLimits;
 use manyways_sys::{privilege, sandbox};
+use manyways_unit::Span;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
@@ -296,15 +297,28 @@ fn handed_over_socket(socket: &Path) -> PathBuf {
 /// # Errors
 /// If the service does not run or does not respond.
 pub fn ask<Q: Request>(service: &Service, request: &Q) -> Result<Q::Response, ControlSocketError> {
-    ask_in(&socket_folder(), service, request)
+    ask_within(service, request, IoLimits::default().control_request)
+}
+
+/// As [`ask`]; fails if a step of the exchange takes longer than `limit`.
+///
+/// # Errors
+/// As [`ask`].
+pub fn ask_within<Q: Request>(
+    service: &Service,
+    request: &Q,
+    limit: Span,
+) -> Result<Q::Response, ControlSocketError> {
+    ask_in(&socket_folder(), service, request, limit)
 }
 
 fn ask_in<Q: Request>(
     folder: &Path,
     service: &Service,
     request: &Q,
+    limit: Span,
 ) -> Result<Q::Response, ControlSocketError> {
-    with_socket(folder, service, |socket| read_response(request_at(socket, request)?))
+    with_socket(folder, service, |socket| read_response(request_at(socket, request)?, limit))
 }
 
 /// Sends a request to a service, and returns the connection on which the response will arrive.
@@ -358,8 +372,11 @@ fn request_at(socket: &Path, request: &impl Request) -> io::Result<std::os::unix
     Ok(stream)
 }
 
-fn read_response<R: Response>(stream: std::os::unix::net::UnixStream) -> io::Result<R> {
-    stream.set_read_timeout(Some(IoLimits::default().control_request.into()))?;
+fn read_response<R: Response>(
+    stream: std::os::unix::net::UnixStream,
+    limit: Span,
+) -> io::Result<R> {
+    stream.set_read_timeout(Some(limit.into()))?;
     let mut response = String::new();
     BufReader::new(stream.take(MAX_RESPONSE)).read_line(&mut response)?;
     Ok(serde_json::from_str(&response)?)

@@ -34,6 +34,7 @@
 //! # }
 //! ```
 
+mod advice;
 mod dial;
 mod digest;
 mod discarded;
@@ -67,9 +68,11 @@ pub use manyways_proto::fetch::{
     Config, CutMethod, FetchFailure, MeteredUse, RefusedStart, Scheduler, ValidatorKind,
     VersionProof,
 };
-use manyways_unit::Size;
+use manyways_unit::{Size, Span};
 use tokio::sync::mpsc;
 
+use advice::PathAdvisor;
+pub use advice::{AdviceRequest, NoAdvice};
 pub use dial::Protocol;
 pub use digest::parse as parse_digest;
 use discarded::DiscardedBytes;
@@ -129,6 +132,7 @@ pub struct Client {
     /// Whether servers must prove their identity.
     verifies_servers: bool,
     path_lister: Option<PathLister>,
+    path_advisor: Option<PathAdvisor>,
 }
 
 /// Parameters of all workers.
@@ -153,6 +157,7 @@ pub struct ClientBuilder {
     single_server: bool,
     prior_knowledge: bool,
     path_lister: Option<PathLister>,
+    path_advisor: Option<PathAdvisor>,
 }
 
 /// One object and its output file.
@@ -326,6 +331,19 @@ impl ClientBuilder {
         self
     }
 
+    /// Sets a callback that advises which paths to use: before the first request, when the length is
+    /// known, and every two seconds during a transfer. A path that is no longer advised is left when an
+    /// advised one has delivered bytes. Without advice before the first request all paths are used, and
+    /// later those in use stay. `ask` may block; the first request waits for it for `limit` at most.
+    pub fn path_advisor(
+        mut self,
+        limit: Span,
+        ask: impl Fn(&AdviceRequest) -> Result<Vec<String>, NoAdvice> + Send + Sync + 'static,
+    ) -> Self {
+        self.path_advisor = Some(PathAdvisor { ask: Arc::new(ask), limit });
+        self
+    }
+
     /// Sets the accepted certificates.
     pub fn trust(mut self, trust: Trust) -> Self {
         self.trust = trust;
@@ -402,6 +420,7 @@ impl ClientBuilder {
             },
             verifies_servers: !matches!(self.trust, Trust::AnyCertificate),
             path_lister: self.path_lister,
+            path_advisor: self.path_advisor,
         };
         for path in self.paths {
             client.add_path(path);

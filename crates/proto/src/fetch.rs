@@ -95,6 +95,7 @@
 //! | checks of the verification | only while the object is `Ranged`; they do not count as requests |
 //! | path `Dropped(OtherVersion)` | the versions `Differ` |
 
+mod advice;
 mod budget;
 mod checkpoint;
 mod coalesce;
@@ -132,6 +133,7 @@ mod verify;
 mod window;
 
 pub use crate::ranges::{Range, Ranges};
+pub use advice::{AdviceConfig, AdvisedPaths, PathUse};
 pub use checkpoint::{CheckpointConfig, CheckpointOutcome, Checkpoints};
 pub use coalesce::{Coalescer, Piece};
 pub use config::{Config, CutMethod, MeteredUse, RefusedStart, Scheduler};

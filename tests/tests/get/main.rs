@@ -3,6 +3,7 @@
 //! No test measures time. A script waits for received bytes, with a deadline that only a hang
 //! reaches.
 
+mod advised;
 mod all_idle;
 mod all_paths;
 mod answers;

@@ -68,6 +68,7 @@ fn check_combinations(args: &Args) -> Result<(), Failure> {
             return Failure::refuse(words, hint);
         }
     }
+    check_advice(args)?;
     if args.to_stdout() {
         let given = [
             (args.resume, "-c continues a file, and standard output is not a file"),
@@ -90,6 +91,33 @@ fn check_combinations(args: &Args) -> Result<(), Failure> {
                 hint,
             );
         }
+    }
+    Ok(())
+}
+
+/// Rejects `--via auto` with other networks, and options that need it.
+fn check_advice(args: &Args) -> Result<(), Failure> {
+    if args.is_advised() && args.via.len() > 1 {
+        let hint = "use --via auto alone, or name the networks without it";
+        return Failure::refuse("--via auto cannot be combined with other networks", hint);
+    }
+    #[cfg(feature = "steer")]
+    {
+        if args.goal.is_some() && !args.is_advised() {
+            let words = "--goal has an effect only with --via auto";
+            return Failure::refuse(words, "add --via auto, or remove --goal");
+        }
+        if args.is_advised() && args.single_server {
+            // The first network may be one that is not advised, because it does not work.
+            let words = "--single-server cannot be combined with --via auto";
+            let hint = "without --single-server, each network looks the host up itself";
+            return Failure::refuse(words, hint);
+        }
+    }
+    #[cfg(not(feature = "steer"))]
+    if args.is_advised() {
+        let words = "--via auto needs `manyways steer`, which this build does not have";
+        return Failure::refuse(words, "name the networks, for example --via wifi,lte");
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use crate::failure::Failure;
 /// Creates a selection from the options of the command line.
 pub fn selection(args: &Args) -> PathSelection {
     let options = SelectionOptions::new()
-        .via(args.via.iter().cloned())
+        .via(args.networks().iter().cloned())
         .name_servers(args.dns.iter().cloned())
         .metered(args.metered)
         .estimate_cache(args.estimate_cache());

@@ -26,6 +26,7 @@ const DEFAULT_CHUNK: Size = Size::from_mib(1);
 Examples:
   manyways get https://www.example.com/film.mp4
   manyways get -o film.mp4 --via wifi,lte --metered 500MB https://www.example.com/film.mp4
+  manyways get --via auto --goal fast https://www.example.com/film.mp4
   manyways get -c https://www.example.com/film.mp4        (continues a killed run)
   manyways get -o - https://www.example.com/src.tar.gz | tar xz
   manyways get --checksum sha256:9f86d0…0a08 --json https://www.example.com/film.mp4
@@ -60,9 +61,16 @@ pub struct Args {
     pub sha256: bool,
 
     /// Use only these networks, by their names in `manyways paths`. The first one that is not
-    /// metered begins, and the others join it.
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',', help_heading = NETWORKS)]
+    /// metered begins, and the others join it. auto: those that a running `manyways steer run`
+    /// advises, which may change during the download.
+    #[arg(long, value_name = "NAME,…|auto", value_delimiter = ',', help_heading = NETWORKS)]
     pub via: Vec<String>,
+    /// Goal for --via auto. fast: the shortest time. balanced: time and energy. thrifty: time, energy
+    /// and money. Default: the goal of `steer run`.
+    #[cfg(feature = "steer")]
+    #[arg(long, value_enum, hide_possible_values = true, value_name = "fast|balanced|thrifty",
+          help_heading = NETWORKS)]
+    pub goal: Option<GoalArg>,
     /// How many bytes all metered networks together may receive: yes (any number), no (none: they
     /// are not used), or a size for the whole command. `manyways paths` shows which are metered.
     #[arg(long, value_name = "yes|no|BYTES", default_value = "1GB", value_parser = allowance,
@@ -151,6 +159,10 @@ pub struct Args {
     /// For tests: fail after this time without data over any network.
     #[arg(long, value_name = "DURATION", hide = true)]
     pub idle_timeout: Option<Span>,
+    /// For tests: wait this long for the advice of `steer run`.
+    #[cfg(feature = "steer")]
+    #[arg(long, value_name = "DURATION", default_value = "1s", hide = true)]
+    pub advice_timeout: Span,
 
     /// Print the result as one line of JSON on standard output, also after a failure (docs/get.md).
     #[arg(long, help_heading = OUTPUT)]
@@ -184,6 +196,27 @@ pub enum CutArg {
     Reset,
 }
 
+/// Goal of the choice of networks.
+#[cfg(feature = "steer")]
+#[derive(Clone, Copy, clap::ValueEnum)]
+pub enum GoalArg {
+    Fast,
+    Balanced,
+    Thrifty,
+}
+
+#[cfg(feature = "steer")]
+impl GoalArg {
+    /// The name in requests to `steer run`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fast => "fast",
+            Self::Balanced => "balanced",
+            Self::Thrifty => "thrifty",
+        }
+    }
+}
+
 /// Location of the path estimates of earlier transfers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Cache {
@@ -203,7 +236,20 @@ pub enum Transport {
     Mptcp,
 }
 
+/// The value of `--via` for the networks that `steer run` advises.
+const AUTO: &str = "auto";
+
 impl Args {
+    /// Whether `steer run` advises the networks.
+    pub fn is_advised(&self) -> bool {
+        self.via.iter().any(|name| name.trim() == AUTO)
+    }
+
+    /// Names of the networks to use; empty: all of them.
+    pub fn networks(&self) -> &[String] {
+        if self.is_advised() { &[] } else { &self.via }
+    }
+
     /// Whether the bytes are written to standard output.
     pub fn to_stdout(&self) -> bool {
         let output = self.output.as_deref().and_then(Path::to_str);

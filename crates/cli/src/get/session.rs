@@ -180,6 +180,10 @@ impl<'a> Session<'a> {
         {
             return Ok(Err(TransferFailure::before_start(url, failure, true)));
         }
+        #[cfg(feature = "steer")]
+        if let Ok(report) = &outcome {
+            super::advice::note_ended(self.args, job.location(), report).await;
+        }
         Ok(match outcome {
             Ok(report) => {
                 if !self.args.quiet {
@@ -264,6 +268,8 @@ fn build_client(
         Some(look) => Client::builder().path_lister(look),
         None => Client::builder(),
     };
+    #[cfg(feature = "steer")]
+    let builder = super::advice::advised(args, networks, builder);
     args.header
         .iter()
         .fold(builder, |builder, line| builder.header(line))

@@ -54,6 +54,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         up: args.up,
         goal: args.goal,
         both: args.both,
+        followed: Vec::new(),
     };
     let why = match ask(&SteerRequest::Why(query))? {
         SteerResponse::Why(why) => why,

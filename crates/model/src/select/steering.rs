@@ -225,10 +225,16 @@ impl Steering {
 
     /// A decision about one transfer; `None` if no network can be used.
     pub fn decide(&self, now: Time, goal: Option<Goal>, request: &Request<'_>) -> Option<Decision> {
-        match goal {
-            Some(goal) => Decider { goal, ..self.decider.clone() }.decide(now, request),
-            None => self.decider.decide(now, request),
-        }
+        let goal = goal.unwrap_or(self.decider.goal);
+        let switching_cost = if request.kept.is_some() { STREAM_COST } else { 0.0 };
+        Decider { goal, switching_cost, ..self.decider.clone() }.decide(now, request)
+    }
+
+    /// The choice of a transfer that goes on, used for long enough to leave it; `None` without such networks.
+    pub fn kept(&self, names: &[String]) -> Option<Kept> {
+        let choice = self.choice_of(names)?;
+        let stands_still = choice.networks().all(|index| self.states[index].is_silent);
+        Some(Kept { choice, since: Time::ZERO, stands_still })
     }
 
     /// Notes that a transfer is requested, or that a user looks: networks are probed for a while.

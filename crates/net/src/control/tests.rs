@@ -8,6 +8,8 @@ use tokio::task::{LocalSet, spawn_blocking};
 use super::*;
 
 const SOLE: Service = Service::only("sole", "`manyways sole`");
+/// Above what a busy machine needs.
+const LIMIT: Span = Span::from_secs(60);
 
 #[derive(Debug, Serialize, Deserialize)]
 enum Greeting {
@@ -81,7 +83,9 @@ async fn a_service_answers_while_it_runs() {
         let at = folder.path().to_owned();
         let ask = || {
             let at = at.clone();
-            spawn_blocking(move || ask_in(&at, &SOLE, &Greeting::Echo("good day".to_owned())))
+            spawn_blocking(move || {
+                ask_in(&at, &SOLE, &Greeting::Echo("good day".to_owned()), LIMIT)
+            })
         };
         let is_absent = |asked| matches!(asked, Err(ControlSocketError::NotRunning(SOLE)));
         assert!(is_absent(ask().await.unwrap()));
@@ -106,7 +110,8 @@ async fn a_socket_in_a_folder_for_another_user_is_found() {
         fs::create_dir(socket.with_extension("")).unwrap();
         fs::rename(&socket, handed_over_socket(&socket)).unwrap();
         let at = folder.path().to_owned();
-        let asked = spawn_blocking(move || ask_in(&at, &SOLE, &Greeting::Echo(String::new())));
+        let asked =
+            spawn_blocking(move || ask_in(&at, &SOLE, &Greeting::Echo(String::new()), LIMIT));
         assert_eq!(asked.await.unwrap().unwrap(), Answer::Echo(String::new()));
         drop(server);
     });

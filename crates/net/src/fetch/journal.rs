@@ -39,6 +39,17 @@ impl Journal {
         }
     }
 
+    /// Notes that an advised path is used, or that a path is no longer used because it is not advised.
+    pub(super) fn on_use(&mut self, now: Time, path: PathId, is_used: bool) {
+        let (state, reason) = if is_used { ("up", None) } else { ("down", Some("not advised")) };
+        self.record(now, path, |path| TransferEvent::PathState {
+            transfer: 0,
+            path,
+            state: state.to_owned(),
+            reason: reason.map(str::to_owned),
+        });
+    }
+
     pub(super) fn path_of(&self, request: RequestId) -> Option<PathId> {
         self.requests.get(&request).map(|active| active.path)
     }

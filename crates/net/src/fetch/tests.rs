@@ -3,6 +3,7 @@
 //! These tests do not depend on timing: a gate in a response opens when another path has sent a
 //! request.
 
+mod advice;
 mod faults;
 mod files;
 mod heads;

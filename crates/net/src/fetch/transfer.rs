@@ -18,7 +18,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::HeaderMap;
-use manyways_proto::fetch::{Config, Fetch, FetchFailure, Input, MeteredUse, Pacer, PathId};
+use manyways_proto::fetch::{
+    Config, Fetch, FetchFailure, Input, MeteredUse, Pacer, PathId, PathUse,
+};
 use manyways_unit::{Size, Span, Time};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
@@ -27,6 +29,7 @@ use self::checkpoint::CheckpointWriter;
 #[cfg(test)]
 pub(super) use self::finish::hex;
 use self::report::{Timings, empty_report};
+use super::advice::Advice;
 use super::interface_watch::Interfaces;
 use super::journal::Journal;
 use super::location::Location;
@@ -61,6 +64,7 @@ pub(super) struct Transfer<'a> {
     origin: Instant,
     core: Fetch,
     interfaces: Interfaces,
+    advice: Advice,
     checkpoints: CheckpointWriter,
     progress: Pacer,
     log: Log<'a>,
@@ -161,7 +165,16 @@ pub(super) async fn run(
     if client.paths.is_empty() {
         return Err(empty(Cause::NoPath));
     }
-    let mut transfer = Transfer::new(client, job, on_event, saved, replaced, ahead);
+    let remaining = match &saved {
+        Some(saved) => Some(saved.length.saturating_sub(saved.done.total())),
+        None => job.size.map(Size::as_bytes).or(client.config.length),
+    };
+    let (advisor, host) = (client.path_advisor.clone(), &job.location.origin().host);
+    let (advice, note) = Advice::begin(advisor, &client.paths, host, remaining).await;
+    if let Some(note) = note {
+        on_event(Event::Note(&note));
+    }
+    let mut transfer = Transfer::new(client, job, on_event, saved, replaced, ahead, advice);
     let mut stop = std::pin::pin!(stop);
     let mut wrong_file = None;
     let (end, mut report) = loop {
@@ -202,6 +215,7 @@ impl<'a> Transfer<'a> {
         saved: Option<ResumeState>,
         replaced: Option<ResumeState>,
         ahead: Option<u64>,
+        mut advice: Advice,
     ) -> Self {
         let continued = saved.as_ref().map(|saved| saved.done.total());
         let metered = match client.metered {
@@ -219,9 +233,14 @@ impl<'a> Transfer<'a> {
             read_ahead: ahead,
             ..client.config.clone()
         });
-        for (id, path) in client.paths.iter().enumerate() {
-            let (path, metered, known) = (PathId(id), path.metered, path.estimate);
-            core.handle(Time::ZERO, Input::PathUp { path, metered, known });
+        let mut journal = Journal::new(client.records, &client.paths);
+        while let Some(PathUse::Begins { path }) = advice.poll(|_| 0) {
+            let Some(spec) = client.paths.get(path) else { continue };
+            let (id, metered, known) = (PathId(path), spec.metered, spec.estimate);
+            core.handle(Time::ZERO, Input::PathUp { path: id, metered, known });
+            if advice.is_asked() {
+                journal.on_use(Time::ZERO, id, true);
+            }
         }
         let (sender, messages) = mpsc::channel(MAX_PENDING_PIECES);
         let transfer = Self {
@@ -229,13 +248,10 @@ impl<'a> Transfer<'a> {
             origin: Instant::now(),
             core,
             interfaces: Interfaces::new(Time::ZERO, client.path_lister.clone()),
+            advice,
             checkpoints: CheckpointWriter::new(Time::ZERO, continued),
             progress: Pacer::new(Time::ZERO, client.config.progress_interval),
-            log: Log {
-                on_event,
-                journal: Journal::new(client.records, &client.paths),
-                redirected_to: None,
-            },
+            log: Log { on_event, journal, redirected_to: None },
             timings: Timings::new(client.paths.len()),
             mailbox: Mailbox { messages, sender },
             requests: RequestTemplate {
@@ -282,6 +298,7 @@ impl<'a> Transfer<'a> {
         let mut is_done = false;
         let end = loop {
             self.on_timers();
+            self.apply_path_use("joined as advised");
             let acted = self.execute(sink);
             self.log.journal.emit(self.log.on_event);
             match acted {
@@ -301,6 +318,7 @@ impl<'a> Transfer<'a> {
                 biased;
                 () = stop.as_mut() => break TransferEnd::Failed(Cause::Stopped),
                 listed = self.interfaces.next_list() => self.on_list(listed),
+                answer = self.advice.next_answer() => self.advice.on_answer(self.now(), answer),
                 written = self.checkpoints.wait_written() => {
                     if let Err(error) = self.on_checkpoint(written, sink) {
                         break error.into();
@@ -323,11 +341,12 @@ impl<'a> Transfer<'a> {
     /// When to call [`Transfer::on_timers`] and poll the core without an input.
     fn next_wakeup(&self) -> Time {
         let others = [self.core.next_wakeup(), self.checkpoints.core.next_wakeup()];
-        let others = others.into_iter().flatten().chain([self.interfaces.next_wakeup()]);
+        let others = others.into_iter().chain([self.advice.next_wakeup()]).flatten();
+        let others = others.chain([self.interfaces.next_wakeup()]);
         others.fold(self.progress.next_wakeup(), Time::min)
     }
 
-    /// Reports progress and reads the carriers of the paths, if due.
+    /// Reports progress, reads the carriers of the paths and asks for advice, if due.
     fn on_timers(&mut self) {
         let now = self.now();
         if self.progress.take_due(now) {
@@ -336,5 +355,12 @@ impl<'a> Transfer<'a> {
         for change in self.interfaces.poll(now, &self.client.paths) {
             self.on_path_change(change, &[]);
         }
+        self.advice.poll_question(now, self.remaining());
+    }
+
+    /// Missing bytes; `None` while the length is unknown.
+    fn remaining(&self) -> Option<u64> {
+        let length = self.core.object()?.length?;
+        Some(length.saturating_sub(self.core.done().total()))
     }
 }

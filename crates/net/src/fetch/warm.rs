@@ -51,6 +51,7 @@ impl Client {
             verifies_servers: self.verifies_servers,
             // Only existing paths are warmed.
             path_lister: None,
+            path_advisor: None,
         };
         let outcome = alone.fetch(job, &mut |_| {}, stop).await;
         let report = match &outcome {

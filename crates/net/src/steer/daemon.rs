@@ -680,7 +680,8 @@ impl Daemon {
             None => self.history.history.sizes(wall::now(), key, false),
         };
         let app = query.app.as_deref();
-        let request = Request { sizes: &sizes, app, kept: None, allows_both: query.both };
+        let kept = self.steering.kept(&query.followed);
+        let request = Request { sizes: &sizes, app, kept, allows_both: query.both };
         let goal = query.goal.as_deref().and_then(Goal::named);
         let decision = self.steering.decide(self.now(), goal, &request);
         let decider = self.steering.decider();

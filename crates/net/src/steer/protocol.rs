@@ -49,6 +49,10 @@ pub struct TransferQuery {
     /// Whether two networks at once can carry the transfer.
     #[serde(default)]
     pub both: bool,
+    /// The networks that an earlier answer advised, while the transfer goes on: they stay unless others
+    /// are better by enough.
+    #[serde(default)]
+    pub followed: Vec<String>,
 }
 
 /// A transfer that has ended.
@@ -126,7 +130,12 @@ impl SteerRequest {
             Self::Ended(ended) => [ended.host.as_ref(), ended.app.as_ref(), None],
             Self::Prefer(prefer) => [prefer.network.as_ref(), prefer.app.as_ref(), None],
         };
-        if names.into_iter().flatten().any(|name| !(1..=MAX_NAME).contains(&name.len())) {
+        let followed: &[String] = match self {
+            Self::Why(query) | Self::Advise(query) => &query.followed,
+            _ => &[],
+        };
+        let names = names.into_iter().flatten().chain(followed);
+        if names.into_iter().any(|name| !(1..=MAX_NAME).contains(&name.len())) {
             return refused("a name is empty or too long", "a name has 1 to 255 bytes");
         }
         match self {
@@ -168,7 +177,7 @@ mod tests {
         for right in [
             r#""status""#,
             r#"{"why":{"host":"example.org","size":3000}}"#,
-            r#"{"advise":{"goal":"thrifty","both":true}}"#,
+            r#"{"advise":{"goal":"thrifty","both":true,"followed":["lte","wifi"]}}"#,
             r#"{"ended":{"size":18446744073709551615}}"#,
             r#"{"prefer":{"network":"lte","seconds":600}}"#,
             r#"{"prefer":{"app":"zoom"}}"#,
@@ -178,6 +187,7 @@ mod tests {
         for (wrong, words) in [
             (r#"{"why":{"goal":"best"}}"#, "this goal is unknown"),
             (r#"{"why":{"host":""}}"#, "a name is empty or too long"),
+            (r#"{"advise":{"followed":[""]}}"#, "a name is empty or too long"),
             (r#"{"prefer":{"network":"lte","seconds":0}}"#, "too short or too long"),
             (r#"{"prefer":{"network":"lte","seconds":1e300}}"#, "too short or too long"),
             (r#"{"ended":{"size":-1}}"#, "invalid value"),

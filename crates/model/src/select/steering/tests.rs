@@ -304,3 +304,24 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_transfer_that_goes_on_stays_on_a_network_that_is_nearly_as_good() {
+    for (lte, expected) in [(19.0, "lte"), (5.0, "wifi")] {
+        let mut host = Host::new(Some(BURST));
+        host.rates = [20.0, lte];
+        host.run(0..3_000);
+        let sizes = Sizes::known(Size::from_bytes(10_000_000));
+        let choose = |followed: &[&str]| -> Vec<String> {
+            let followed: Vec<String> = followed.iter().map(|&name| name.to_owned()).collect();
+            let kept = host.steering.kept(&followed);
+            let request = Request { sizes: &sizes, app: None, kept, allows_both: false };
+            let decision = host.steering.decide(at(3_000), None, &request).unwrap();
+            let networks = decision.best().choice.networks();
+            networks.map(|index| host.steering.decider().networks[index].name.clone()).collect()
+        };
+        assert_eq!(choose(&[]), ["wifi"]);
+        assert_eq!(choose(&["lte"]), [expected], "{lte}");
+        assert_eq!(choose(&["vpn"]), ["wifi"]);
+    }
+}

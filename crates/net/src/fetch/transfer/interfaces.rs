@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use manyways_proto::fetch::{Input, MeteredUse, PathChange, PathId};
+use manyways_proto::fetch::{Input, MeteredUse, PathChange, PathId, PathUse};
 
 use super::Transfer;
 use crate::fetch::PathSpec;
@@ -31,18 +31,24 @@ impl Transfer<'_> {
         let spec = |at: usize| listed.get(at).cloned();
         match change {
             PathChange::Gone { path } => {
-                self.path_down(path);
-                self.report_path(path, "is gone");
+                if self.advice.is_used(path) {
+                    self.path_down(path);
+                    self.report_path(path, "is gone");
+                }
+                self.advice.set_present(self.now(), path, false);
+                self.apply_path_use("joined");
             }
             PathChange::Returned { path, listed } => {
                 self.update_path(path, listed.and_then(spec));
-                self.path_up(path, "is back");
+                self.advice.set_present(self.now(), path, true);
+                self.apply_path_use("is back");
             }
-            PathChange::Renumbered { path, listed } => {
+            PathChange::Renumbered { path, listed } if self.advice.is_used(path) => {
                 self.path_down(path);
                 self.update_path(path, spec(listed));
                 self.path_up(path, "has another address");
             }
+            PathChange::Renumbered { path, listed } => self.update_path(path, spec(listed)),
             PathChange::Updated { path, listed } => self.update_path(path, spec(listed)),
             PathChange::Joined { listed } => {
                 let Some(spec) = spec(listed) else { return };
@@ -51,10 +57,34 @@ impl Transfer<'_> {
                 }
                 let path = self.client.paths.len();
                 self.log.journal.add_path(&spec.name);
+                self.advice.add_path(&spec.name);
                 self.client.add_path(spec);
                 self.timings.add_path();
                 self.send(PathId(path), Command::Begin(self.mailbox.sender.clone()));
-                self.path_up(path, "joined");
+                self.apply_path_use("joined");
+            }
+        }
+    }
+
+    /// Begins and ends the use of paths; `words` report a beginning.
+    pub(super) fn apply_path_use(&mut self, words: &str) {
+        let now = self.now();
+        while let Some(change) = {
+            let core = &self.core;
+            self.advice.poll(|path| core.stats(now, PathId(path)).useful)
+        } {
+            let (path, is_used) = match change {
+                PathUse::Begins { path } => (path, true),
+                PathUse::Ends { path } => (path, false),
+            };
+            if is_used {
+                self.path_up(path, words);
+            } else {
+                self.path_down(path);
+                self.report_path(path, "left as advised");
+            }
+            if self.advice.is_asked() {
+                self.log.journal.on_use(now, PathId(path), is_used);
             }
         }
     }
