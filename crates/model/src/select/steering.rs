@@ -234,7 +234,7 @@ impl Steering {
     pub fn kept(&self, names: &[String]) -> Option<Kept> {
         let choice = self.choice_of(names)?;
         let stands_still = choice.networks().all(|index| self.states[index].is_silent);
-        Some(Kept { choice, since: Time::ZERO, stands_still })
+        Some(Kept { choice, since: Time::ZERO, stands_still, dwell: DWELL })
     }
 
     /// Notes that a transfer is requested, or that a user looks: networks are probed for a while.
