@@ -31,6 +31,9 @@ const MAX_RESPONSE: u64 = 64 << 20;
 /// Maximum length of a name, in bytes.
 const MAX_NAME: usize = 32;
 
+/// Of a process that is stopped, or busy for too long.
+const NO_ANSWER: &str = "the process does not answer";
+
 /// Folder of root's sockets.
 const ROOT_FOLDER: &str = "/run/manyways";
 
@@ -378,7 +381,14 @@ fn read_response<R: Response>(
 ) -> io::Result<R> {
     stream.set_read_timeout(Some(limit.into()))?;
     let mut response = String::new();
-    BufReader::new(stream.take(MAX_RESPONSE)).read_line(&mut response)?;
+    let read = BufReader::new(stream.take(MAX_RESPONSE)).read_line(&mut response);
+    read.map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => io::Error::new(io::ErrorKind::TimedOut, NO_ANSWER),
+        _ => error,
+    })?;
+    if response.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, NO_ANSWER));
+    }
     Ok(serde_json::from_str(&response)?)
 }
 

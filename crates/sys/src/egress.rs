@@ -32,7 +32,7 @@ use std::net::IpAddr;
 
 use crate::tproxy;
 
-pub use installed::{Egress, has_leftover, remove_leftover};
+pub use installed::{Egress, has_leftover, is_valid_name, remove_leftover};
 
 /// Largest number of destinations with a separate choice.
 pub const MAX_DESTINATIONS: usize = 512;

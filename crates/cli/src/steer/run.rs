@@ -37,7 +37,7 @@ use crate::radio::named_profile;
 ///
 /// Predicts from signals, probes and traffic how long a transfer will take over each network, and lets
 /// new connections of all programs use the best one for the goal. Connections that exist stay where they
-/// are, except in a bond: with --bond, also running streams of its rules with `paths = \"auto\"` move.
+/// are, except in a bond: with --bond, also running streams of its rules with `paths = "auto"` move.
 /// Everything is undone at the end; after a kill, the choice expires within 15 s.
 #[derive(clap::Args)]
 #[command(after_help = "\

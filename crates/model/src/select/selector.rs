@@ -80,7 +80,8 @@ impl Selector {
     ) -> Option<Selection> {
         let (best, reason) = self.best(candidates, size)?;
         let of = |index: usize| &candidates[index];
-        let others = (0..candidates.len()).filter(|index| *index != best);
+        // Of equal ones the first: `max_by` returns the last one.
+        let others = (0..candidates.len()).rev().filter(|index| *index != best);
         let runner_up =
             others.max_by(|a, b| of(*a).terms.objective.total_cmp(&of(*b).terms.objective));
         let probability = |over: usize| of(best).terms.probability_over(&of(over).terms);
@@ -117,6 +118,7 @@ impl Selector {
     fn best(&self, candidates: &[Candidate], size: Size) -> Option<(usize, SelectionReason)> {
         let greatest = |value: &dyn Fn(&Candidate) -> f64, from: &[usize]| {
             from.iter()
+                .rev()
                 .copied()
                 .max_by(|a, b| value(&candidates[*a]).total_cmp(&value(&candidates[*b])))
         };

@@ -37,6 +37,13 @@ const IDLE: Span = Span::from_secs(5);
 const STREAM_COST: f64 = 0.2;
 /// A transfer has at least these bytes between two polls of the counters.
 const BUSY_BYTES: u64 = 16 << 10;
+/// Time for which an answer does not show that a network works that has stood still twice, without a
+/// transfer in between: its gateway may answer pings without a way to the internet. It doubles up to
+/// `MAX_HOLD`.
+const HOLD: Span = Span::from_secs(10);
+const MAX_HOLD: Span = Span::from_secs(60);
+/// Time after which a network that cannot answer pings is tried again.
+const TRIAL: Span = Span::from_secs(30);
 
 /// The flows for which networks are chosen.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -147,6 +154,12 @@ struct State {
     /// Whether it has ever answered: without that, silence proves nothing.
     has_answered: bool,
     is_silent: bool,
+    /// Until then only a transfer shows that it works.
+    held_until: Time,
+    /// When it is used again without an answer, if it has never given one.
+    trial_at: Time,
+    /// The next hold.
+    hold: Span,
     missing: Option<String>,
     /// The last decision about a burst.
     last: Option<ProbeDecision>,
@@ -290,14 +303,16 @@ impl Steering {
 
     /// Takes the networks of the host. One that is not listed is down; its indicators are kept for its
     /// return.
-    pub fn set_networks(&mut self, now: Time, facts: Vec<NetworkFacts>) {
+    pub fn set_networks(&mut self, now: Time, mut facts: Vec<NetworkFacts>) {
+        // More would take the places of each other again and again.
+        facts.truncate(MAX_NETWORKS);
         for (state, network) in self.states.iter_mut().zip(&self.decider.networks) {
             if !facts.iter().any(|one| one.name == network.name) {
                 state.listed = Some(Unusable::Down);
                 state.gone.get_or_insert(now);
             }
         }
-        for one in facts.into_iter().take(MAX_NETWORKS) {
+        for one in facts {
             let index = self.index(&one.name).unwrap_or_else(|| self.add_network(now, &one));
             let (network, state) = (&mut self.decider.networks[index], &mut self.states[index]);
             if state.listed.is_some() && one.unusable.is_none() {
@@ -305,6 +320,7 @@ impl Steering {
                 state.pinged = None;
                 state.has_answered = false;
                 state.is_silent = false;
+                (state.held_until, state.hold) = (now, Span::ZERO);
                 self.waits_until = self.waits_until.max(now + WAIT);
             }
             state.listed = one.unusable;
@@ -347,6 +363,9 @@ impl Steering {
             wants_burst: false,
             has_answered: false,
             is_silent: false,
+            held_until: now,
+            trial_at: now,
+            hold: Span::ZERO,
             missing: None,
             last: None,
             stall: StallMeter::new(now),
@@ -403,13 +422,33 @@ impl Steering {
             self.busy_until = self.busy_until.max(now + IDLE_INTERVAL);
             self.waits_until = self.waits_until.max(now + WAIT);
         }
-        if is_still && !state.is_silent {
-            self.on_silence(now, index);
-        } else if passed > 0 && state.is_silent && state.stall.is_lively() {
+        let is_transfer = passed >= BUSY_BYTES;
+        if is_transfer {
+            (state.held_until, state.hold) = (now, Span::ZERO);
+        }
+        if !state.is_silent {
+            if is_still {
+                self.on_standstill(now, index);
+            }
+            return;
+        }
+        let is_lively = passed > 0 && state.stall.is_lively() && now >= state.held_until;
+        let is_tried = !state.has_answered && now >= state.trial_at;
+        if is_lively || is_transfer || is_tried {
             state.is_silent = false;
             state.pinged = None;
+            state.stall.reset(now);
             self.is_due = true;
         }
+    }
+
+    /// Packets of applications or bonds are not answered, which pings may be.
+    fn on_standstill(&mut self, now: Time, index: usize) {
+        let state = &mut self.states[index];
+        state.held_until = now + state.hold;
+        state.trial_at = now + TRIAL.max(state.hold);
+        state.hold = (state.hold * 2).clamp(HOLD, MAX_HOLD);
+        self.on_silence(now, index);
     }
 
     /// Notes that own connections over a network do not get through.
@@ -417,7 +456,7 @@ impl Steering {
         if let Some(index) = self.index(network)
             && !self.states[index].is_silent
         {
-            self.on_silence(now, index);
+            self.on_standstill(now, index);
         }
     }
 
@@ -451,6 +490,11 @@ impl Steering {
         let fresh = self.settings.limits.fresh;
         let has_traffic = monitor.indicators().age(now, Source::Own).is_some_and(|age| age < fresh);
         let state = &mut self.states[index];
+        if (has_answer || has_traffic) && state.is_silent && now < state.held_until {
+            state.has_answered |= has_answer;
+            monitor.silent(now);
+            return;
+        }
         if has_answer || has_traffic {
             let was_silent = std::mem::take(&mut state.is_silent);
             state.has_answered |= has_answer;

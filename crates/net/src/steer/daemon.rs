@@ -166,8 +166,8 @@ struct Daemon {
     history: HistoryFile,
     overrides: OverridesFile,
     marks: MarksFile,
-    /// Time of the last portal check of each network.
-    checked: BTreeMap<String, Time>,
+    /// Time of the next portal check of each network.
+    check_at: BTreeMap<String, Time>,
     done: mpsc::UnboundedSender<Done>,
     results: mpsc::UnboundedReceiver<Done>,
     unusable: BTreeMap<String, Option<String>>,
@@ -213,7 +213,7 @@ impl Daemon {
             history: HistoryFile::load(state).map_err(SteerError::State)?,
             overrides: OverridesFile::load(state),
             marks: MarksFile::load(state),
-            checked: BTreeMap::new(),
+            check_at: BTreeMap::new(),
             done,
             results,
             unusable: BTreeMap::new(),
@@ -340,7 +340,7 @@ impl Daemon {
         let before = self.unusable.insert(network.to_owned(), unusable.clone());
         if before.as_ref() != Some(&unusable) {
             if unusable.is_none() {
-                self.checked.remove(network);
+                self.check_at.remove(network);
             }
             self.record(SteerEvent::SteerNetwork { network: network.to_owned(), unusable });
         }
@@ -365,15 +365,27 @@ impl Daemon {
         if self.options.new_flows {
             let networks = self.networks.egress(&mut self.marks.marks);
             self.routes = Some(Routes::start(networks).await?);
+            self.save_marks();
         }
         Ok(())
+    }
+
+    /// At once: after a kill, running flows need the same marks.
+    fn save_marks(&mut self) {
+        let saved = self.marks.save();
+        self.fault("marks", saved.err().map(|error| format!("cannot store the marks: {error}")));
     }
 
     async fn refresh_routes(&mut self) {
         let Some(routes) = &mut self.routes else { return };
         let networks = self.networks.egress(&mut self.marks.marks);
         let refreshed = routes.refresh(networks).await;
+        let repeated = routes.repeat().await;
         self.fault("routes", refreshed.err().map(|error| error.to_string()));
+        if let Some(repeated) = repeated {
+            self.fault("choice", repeated.err().map(|error| error.to_string()));
+        }
+        self.save_marks();
     }
 
     fn fault(&mut self, topic: &'static str, fault: Option<String>) {
@@ -451,10 +463,10 @@ impl Daemon {
         for interface in self.networks.interfaces().iter().filter(|one| one.usable.is_ok()) {
             let is_portal = self.networks.portals.get(&interface.name) == Some(&true);
             let interval = if is_portal { CHECK_PORTAL } else { CHECK };
-            if self.checked.get(&interface.name).is_some_and(|at| now < *at + interval) {
+            if self.check_at.get(&interface.name).is_some_and(|at| now < *at) {
                 continue;
             }
-            self.checked.insert(interface.name.clone(), now);
+            self.check_at.insert(interface.name.clone(), now + interval);
             let (check, network) = (check.clone(), Network::new(interface.clone()));
             let (done, name) = (self.done.clone(), interface.name.clone());
             spawn_local(async move {
@@ -482,9 +494,15 @@ impl Daemon {
                 self.steering.set_networks(now, facts);
             }
             Done::Checked { network, is_portal } => {
-                if let Some(is_portal) = is_portal {
-                    self.networks.portals.insert(network, is_portal);
-                    self.set_networks();
+                match is_portal {
+                    Some(is_portal) => {
+                        self.networks.portals.insert(network, is_portal);
+                        self.set_networks();
+                    }
+                    // A network that has just come up may answer later.
+                    None => {
+                        self.check_at.insert(network, now + CHECK_PORTAL);
+                    }
                 }
             }
             Done::Bond(report) => self.on_bond(now, report),
@@ -589,7 +607,7 @@ impl Daemon {
 
     fn save(&mut self) {
         self.networks.save();
-        let saved = self.history.save().and_then(|()| self.marks.save());
+        let saved = self.history.save();
         self.fault("state", saved.err().map(|error| format!("cannot store the state: {error}")));
     }
 
@@ -666,7 +684,10 @@ impl Daemon {
                 SteerResponse::Preferred { network }
             }
             Err(error) => SteerResponse::Refused {
-                message: format!("the preference ends with this process: {error}"),
+                message: match request.network {
+                    Some(_) => format!("the preference ends with this process: {error}"),
+                    None => format!("the preference ends only until a restart: {error}"),
+                },
                 hint: Some("the state folder must be writable".to_owned()),
             },
         }

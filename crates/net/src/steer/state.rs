@@ -26,6 +26,10 @@ const MAX_FILE: u64 = 8 << 20;
 fn read<T: DeserializeOwned + Default>(file: &Path, lost: &str) -> T {
     let text = || -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
+        // Opening another kind, such as a pipe, could wait for ever.
+        if !fs::metadata(file)?.is_file() {
+            return Err(io::Error::other("it is not a file"));
+        }
         fs::File::open(file)?.take(MAX_FILE + 1).read_to_end(&mut bytes)?;
         match bytes.len() as u64 > MAX_FILE {
             true => Err(io::Error::other("the file is too large")),

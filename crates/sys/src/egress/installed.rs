@@ -234,6 +234,13 @@ fn check_holder(table: Option<&str>) -> Result<(), Error> {
     }
 }
 
+/// Whether an interface of this name can be one of the networks: the kernel allows names that `nft` and
+/// `ip` do not.
+pub fn is_valid_name(name: &str) -> bool {
+    let is_odd = name.contains(char::is_whitespace) || name.starts_with('-');
+    !is_odd && quoted(name, "an interface's name").is_ok()
+}
+
 fn check(names: &Names, networks: &[EgressNetwork]) -> Result<(), Error> {
     check_table_name(&names.nft)?;
     let invalid = |message: String| Err(tproxy::Error::InvalidValue(message).into());
@@ -243,8 +250,7 @@ fn check(names: &Names, networks: &[EgressNetwork]) -> Result<(), Error> {
     }
     for (index, network) in networks.iter().enumerate() {
         let name = &network.interface;
-        quoted(name, "an interface's name")?;
-        if name.contains(char::is_whitespace) || name.starts_with('-') {
+        if !is_valid_name(name) {
             return invalid(format!("{name:?} cannot be an interface's name"));
         }
         if network.mark == 0 || network.mark & !names.mask != 0 {

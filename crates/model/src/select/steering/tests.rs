@@ -149,6 +149,76 @@ fn counters_show_a_network_that_stands_still() {
     assert_eq!(host.last(), "new flows: wifi");
 }
 
+/// Half seconds within 2 minutes in which new flows use Wi-Fi, which passes nothing on.
+fn halves_on_dead_wifi(host: &mut Host) -> u64 {
+    let (mut sent, mut halves) = (0, 0);
+    for half in 0..240 {
+        let now = 1_000 + half * 500;
+        if host.last() == "new flows: wifi" {
+            (sent, halves) = (sent + 2, halves + 1);
+        }
+        host.steering.on_counters(at(now), "wifi", 100, sent);
+        host.poll(now);
+    }
+    halves
+}
+
+#[test]
+fn a_gateway_that_answers_pings_alone_is_believed_less_and_less() {
+    let mut host = Host::new(None);
+    let prefer = Override { network: "wifi".into(), until: at(900_000), app: None };
+    host.steering.set_overrides(vec![prefer]);
+    host.run(0..1_000);
+    assert_eq!(host.last(), "new flows: wifi");
+    let halves = halves_on_dead_wifi(&mut host);
+    assert!((15..50).contains(&halves), "{halves}: {:?}", host.choices);
+    // A transfer is better evidence than a ping.
+    host.steering.on_counters(at(130_000), "wifi", 100_000, 900);
+    host.run(130_000..134_000);
+    assert_eq!(host.last(), "new flows: wifi");
+}
+
+#[test]
+fn a_network_that_cannot_answer_pings_is_tried_again() {
+    let mut host = Host::new(None);
+    host.rates = [0.0, 5.0];
+    let prefer = Override { network: "wifi".into(), until: at(900_000), app: None };
+    host.steering.set_overrides(vec![prefer]);
+    host.run(0..1_000);
+    // Packets without answers, such as those of a log.
+    for half in 0..8 {
+        host.steering.on_counters(at(1_000 + half * 500), "wifi", 100, half);
+        host.poll(1_000 + half * 500);
+    }
+    assert_eq!(host.last(), "new flows: lte");
+    for half in 0..70 {
+        host.steering.on_counters(at(5_000 + half * 500), "wifi", 100, 8);
+        host.poll(5_000 + half * 500);
+    }
+    assert_eq!(host.last(), "new flows: wifi");
+}
+
+#[test]
+fn networks_beyond_the_limit_take_no_places() {
+    let mut host = Host::new(None);
+    let all = |count: usize| {
+        (0..count).map(|one| facts(&format!("n{one}"), NetworkKind::Wifi)).collect::<Vec<_>>()
+    };
+    host.steering.set_networks(at(0), all(16));
+    let mut later = all(20);
+    later.rotate_right(4);
+    for millis in [1_000, 2_000] {
+        host.steering.set_networks(at(millis), later.clone());
+        let usable = host.steering.states.iter().filter(|state| state.listed.is_none()).count();
+        assert_eq!(usable, 16);
+        let listed = |name: &str| {
+            let place = host.steering.index(name);
+            place.is_some_and(|place| host.steering.states[place].listed.is_none())
+        };
+        assert!(later[..16].iter().all(|one| listed(&one.name)));
+    }
+}
+
 #[test]
 fn a_network_that_is_gone_is_left_at_once_and_without_any_the_host_decides() {
     let mut host = Host::new(Some(BURST));

@@ -1,12 +1,14 @@
 //! The clients of bonds whose auto rules follow the choices.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use manyways_model::select::Goal;
 use manyways_proto::bond::path::PathState;
 use manyways_unit::Size;
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 
 use super::Done;
 use crate::bond::control::{BondRole, ControlRequest, ControlResponse};
@@ -16,6 +18,9 @@ use crate::steer::protocol::EndedTransfer;
 
 /// Seconds after which a client forgets a choice that is not renewed.
 const LEASE: f64 = 15.0;
+
+/// Time for the answer to a choice, for which other choices wait. The next report repeats it.
+const ANSWER: Duration = Duration::from_secs(1);
 
 /// A stream of a client: the program, the host, and the bytes to the device and from it.
 type Stream = (Option<String>, Option<String>, u64, u64);
@@ -98,8 +103,10 @@ impl Bonds {
         let mut fault = Ok(());
         for name in self.with_goal(goal) {
             let (name, request) = (name.clone(), request(goal, networks));
-            let sent = spawn_blocking(move || ask(&name, &request)).await;
-            match sent.unwrap_or_else(|_| Err("a task of this process has failed".to_owned())) {
+            let late = format!("the bond {name} does not answer");
+            let sent = timeout(ANSWER, spawn_blocking(move || ask(&name, &request))).await;
+            let failed = |_| Err("a task of this process has failed".to_owned());
+            match sent.map_or(Err(late), |sent| sent.unwrap_or_else(failed)) {
                 Ok(ControlResponse::Chosen) => {}
                 Ok(ControlResponse::Refused { message, .. }) | Err(message) => fault = Err(message),
                 Ok(_) => fault = Err("the bond gives an answer to another question".to_owned()),

@@ -7,7 +7,7 @@ use manyways_model::select::simulate::Costs;
 use manyways_model::select::{NetworkFacts, NetworkKind, TransferEnergy, Unusable};
 use manyways_proto::bond::usage::{Day, Usage};
 use manyways_proto::policy::Policy;
-use manyways_sys::egress::{EgressNetwork, Names};
+use manyways_sys::egress::{self, EgressNetwork, Names};
 use manyways_sys::interface::{self, Counters, Interface, Kind};
 use manyways_unit::{Size, Time};
 
@@ -87,6 +87,10 @@ impl HostNetworks {
             }
             false => self.via.contains(&one.name),
         });
+        // The rules of the others cannot do without it, and no program gives such names.
+        listed.retain(|one| egress::is_valid_name(&one.name));
+        // Of networks about which nothing is known, the host's own one is taken.
+        listed.sort_by_key(|one| one.metric.unwrap_or(u32::MAX));
         self.portals.retain(|name, _| listed.iter().any(|one| one.name == *name));
         self.interfaces = listed;
     }

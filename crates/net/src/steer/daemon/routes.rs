@@ -14,7 +14,11 @@ const LIFETIME: Span = Span::from_secs(15);
 pub(super) struct Routes {
     /// `None` after a task has failed.
     egress: Option<Egress>,
-    networks: Vec<EgressNetwork>,
+    /// `None` after a change that has failed.
+    networks: Option<Vec<EgressNetwork>>,
+    /// The network of new flows, and whether the kernel has it.
+    chosen: Option<String>,
+    is_chosen: bool,
 }
 
 impl Routes {
@@ -22,7 +26,8 @@ impl Routes {
         let installed = networks.clone();
         let install = move || Egress::install(Names::default(), &installed, LIFETIME);
         let egress = spawn_blocking(install).await.map_err(|_| SteerError::Task)??;
-        Ok(Self { egress: Some(egress), networks })
+        let networks = Some(networks);
+        Ok(Self { egress: Some(egress), networks, chosen: None, is_chosen: true })
     }
 
     async fn with<R: Send + 'static>(
@@ -38,16 +43,39 @@ impl Routes {
 
     /// Chooses the network of new flows; `None`: the host's own routes.
     pub(super) async fn select(&mut self, network: Option<String>) -> Result<(), SteerError> {
-        self.with(move |egress| egress.select(network.as_deref())).await
+        self.chosen.clone_from(&network);
+        self.is_chosen = false;
+        self.with(move |egress| egress.select(network.as_deref())).await?;
+        self.is_chosen = true;
+        Ok(())
     }
 
-    /// Renews the choice, and adapts it to the networks of now.
+    /// Renews the choice, and adapts it to the networks of now. A change that has failed is made again.
     pub(super) async fn refresh(&mut self, networks: Vec<EgressNetwork>) -> Result<(), SteerError> {
-        if networks != self.networks {
-            self.networks.clone_from(&networks);
-            self.with(move |egress| egress.set_networks(&networks)).await?;
+        let mut changed = Ok(());
+        if self.networks.as_ref() != Some(&networks) {
+            // A network that was not in the list for a moment has lost its choice.
+            self.is_chosen = false;
+            let wanted = networks.clone();
+            changed = self.with(move |egress| egress.set_networks(&wanted)).await.map(drop);
+            self.networks = changed.is_ok().then_some(networks);
         }
-        self.with(Egress::refresh).await.map(drop)
+        // The choice among the earlier networks must not expire.
+        self.with(Egress::refresh).await?;
+        changed
+    }
+
+    /// Makes a choice again that the kernel does not have; `None` if its network is not in the list.
+    pub(super) async fn repeat(&mut self) -> Option<Result<(), SteerError>> {
+        match (self.is_chosen, self.chosen.clone()) {
+            (true, _) => Some(Ok(())),
+            (false, Some(name)) if !self.has(&name) => None,
+            (false, chosen) => Some(self.select(chosen).await),
+        }
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.networks.iter().flatten().any(|one| one.interface == name)
     }
 
     /// Removes all that was installed.

@@ -61,6 +61,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_pipe_is_put_aside() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("steer/marks.json");
+        fs::create_dir(folder.path().join("steer")).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&file).status().unwrap().success());
+        assert!(MarksFile::load(Some(folder.path())).marks.is_empty());
+        assert!(!file.exists() && file.with_extension("broken").exists());
+    }
+
+    #[test]
     fn marks_survive_a_restart_and_wrong_ones_do_not() {
         let folder = tempfile::tempdir().unwrap();
         let mut file = MarksFile::load(Some(folder.path()));
