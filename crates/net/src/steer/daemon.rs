@@ -2,7 +2,7 @@
 //!
 //! One loop takes values of [`Sources`], results of probes, counters, changes of interfaces and requests,
 //! passes them to a [`Steering`], and carries out its actions: probes in tasks of their own, choices by
-//! [`Egress`] for new flows, and by requests to clients of bonds.
+//! `Egress` for new flows, and by requests to clients of bonds.
 
 mod bonds;
 mod networks;
