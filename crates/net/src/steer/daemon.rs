@@ -461,12 +461,10 @@ impl Daemon {
         let now = self.now();
         let Some(check) = &self.options.check else { return };
         for interface in self.networks.interfaces().iter().filter(|one| one.usable.is_ok()) {
-            let is_portal = self.networks.portals.get(&interface.name) == Some(&true);
-            let interval = if is_portal { CHECK_PORTAL } else { CHECK };
             if self.check_at.get(&interface.name).is_some_and(|at| now < *at) {
                 continue;
             }
-            self.check_at.insert(interface.name.clone(), now + interval);
+            self.check_at.insert(interface.name.clone(), now + CHECK);
             let (check, network) = (check.clone(), Network::new(interface.clone()));
             let (done, name) = (self.done.clone(), interface.name.clone());
             spawn_local(async move {
@@ -494,15 +492,12 @@ impl Daemon {
                 self.steering.set_networks(now, facts);
             }
             Done::Checked { network, is_portal } => {
-                match is_portal {
-                    Some(is_portal) => {
-                        self.networks.portals.insert(network, is_portal);
-                        self.set_networks();
-                    }
-                    // A network that has just come up may answer later.
-                    None => {
-                        self.check_at.insert(network, now + CHECK_PORTAL);
-                    }
+                // A network that has just come up may answer later, and a login may have succeeded.
+                let interval = if is_portal == Some(false) { CHECK } else { CHECK_PORTAL };
+                self.check_at.insert(network.clone(), now + interval);
+                if let Some(is_portal) = is_portal {
+                    self.networks.portals.insert(network, is_portal);
+                    self.set_networks();
                 }
             }
             Done::Bond(report) => self.on_bond(now, report),
