@@ -42,7 +42,8 @@ const BUSY_BYTES: u64 = 16 << 10;
 pub enum Lane {
     /// New flows of any application, of unknown size. One network carries them.
     NewFlows,
-    /// The streams of a bond whose rules have this goal; all networks at once can carry them.
+    /// The streams of a bond whose rules have this goal; two networks at once can carry them, if
+    /// [`Settings::allows_both`].
     Streams(String),
 }
 
@@ -111,6 +112,8 @@ pub struct Settings {
     /// Bytes of pings, and of a burst: `None` if no server sends one.
     pub ping_cost: Size,
     pub burst_cost: Option<Size>,
+    /// Whether two networks at once may carry the streams of a bond.
+    pub allows_both: bool,
 }
 
 /// The choice for a [`Lane`].
@@ -518,7 +521,7 @@ impl Steering {
             sizes: if is_stream { &horizon } else { &self.sizes },
             app: None,
             kept,
-            allows_both: is_stream,
+            allows_both: is_stream && self.settings.allows_both,
         };
         (self.decider.goal, self.decider.switching_cost) =
             (lane.goal, if is_stream { STREAM_COST } else { 0.0 });

@@ -43,6 +43,7 @@ impl Host {
             limits: ProbeLimits::default(),
             ping_cost: PINGS,
             burst_cost,
+            allows_both: true,
         };
         let mut steering = Steering::new(at(0), settings);
         steering.set_networks(at(0), both());
@@ -190,6 +191,16 @@ fn streams_of_a_bond_follow_their_goal() {
     assert_eq!(host.choices.len(), before);
     host.steering.set_goals(at(4_000), &[]);
     assert_eq!(host.steering.lanes().len(), 1);
+}
+
+#[test]
+fn streams_never_use_two_networks_where_that_is_forbidden() {
+    let mut host = Host::new(Some(BURST));
+    host.steering.settings.allows_both = false;
+    host.run(0..3_000);
+    host.steering.set_goals(at(3_000), &[("fast".to_owned(), Goal::FAST)]);
+    host.poll(3_000);
+    assert_eq!(host.last(), "bond (fast): wifi");
 }
 
 #[test]
