@@ -3,9 +3,12 @@
 //!
 //! All figures but those of speed are equal in every run.
 
+mod bond_lab;
 mod data;
 mod download;
 mod evaluate;
+mod lab_download;
+mod moves;
 mod page;
 mod probing;
 mod speed;
@@ -15,16 +18,20 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use manyways_net::steer::train;
+use manyways_rig::launch::DriveError;
 use manyways_rig::machine::Machine;
 use manyways_rig::results::write;
 use manyways_rig::target::{Target, missed_first};
 use manyways_sys::clock::Clock;
+use manyways_sys::signal::Termination;
 use serde::Serialize;
 
 use self::data::Set;
 pub use self::data::{DataArgs, write_data};
 use self::download::Download;
 use self::evaluate::{Outcome, Seen};
+use self::lab_download::LabDownload;
+use self::moves::Changes;
 use self::probing::Probing;
 use self::speed::Speed;
 pub use self::tables::{DefaultArgs, write_default};
@@ -49,6 +56,9 @@ pub struct SteerArgs {
     /// A Python with scikit-learn; MANYWAYS_PYTHON in the environment has the same effect.
     #[arg(long, value_name = "FILE")]
     python: Option<PathBuf>,
+    /// Only what needs a lab (8 minutes): no tables and no models.
+    #[arg(long)]
+    labs: bool,
     #[command(flatten)]
     data: DataArgs,
 }
@@ -69,6 +79,8 @@ pub struct Results {
     probing: Vec<Probing>,
     speed: Vec<Speed>,
     downloads: Vec<Download>,
+    lab_downloads: Vec<LabDownload>,
+    changes: Changes,
 }
 
 pub fn run(args: SteerArgs) -> Result<ExitCode, String> {
@@ -80,8 +92,11 @@ pub fn run(args: SteerArgs) -> Result<ExitCode, String> {
         machine: Machine::here(Path::new(&binary(None)?), Vec::new())?,
         ..Results::default()
     };
-    write_data(&args.data)?;
-    for set in [Set::A, Set::B] {
+    let sets: &[Set] = if args.labs { &[] } else { &[Set::A, Set::B] };
+    if !args.labs {
+        write_data(&args.data)?;
+    }
+    for set in sets.iter().copied() {
         let Some(transfers) = tables::read(&args.data, set)? else {
             results.skipped.push(format!("set ({set}): its recordings are missing"));
             continue;
@@ -101,6 +116,7 @@ pub fn run(args: SteerArgs) -> Result<ExitCode, String> {
             results.downloads = places.iter().map(download::download).collect::<Result<_, _>>()?;
         }
     }
+    in_labs(&args.data, &mut results)?;
     results.seconds = clock.now().as_secs_f64();
     results.targets = missed_first(page::targets(&results));
     let page = page::page(&results);
@@ -113,4 +129,35 @@ pub fn run(args: SteerArgs) -> Result<ExitCode, String> {
     }
     print!("{page}");
     Ok(ExitCode::SUCCESS)
+}
+
+/// Measures what needs a lab.
+fn in_labs(data: &DataArgs, results: &mut Results) -> Result<(), String> {
+    if let Some(reason) = bond_lab::obstacle() {
+        results.skipped.push(format!("downloads and changes in a lab: {reason}"));
+        return Ok(());
+    }
+    let programs = bond_lab::programs()?;
+    // No thread runs.
+    let termination =
+        Termination::take().map_err(|error| format!("cannot watch for signals: {error}"))?;
+    let mut skip = |what: &str, error: DriveError| match error {
+        DriveError::Stopped(_) => Err(error.to_string()),
+        _ => {
+            results.skipped.push(format!("{what}: {error}"));
+            Ok(())
+        }
+    };
+    eprintln!("measuring: changes in a lab");
+    match moves::changes(&programs, &termination) {
+        Ok(changes) => results.changes = changes,
+        Err(error) => skip("changes in a lab", error)?,
+    }
+    eprintln!("measuring: downloads in a lab");
+    let places = data::places(Set::A, data)?;
+    match lab_download::downloads(&places, &programs, &termination) {
+        Ok(downloads) => results.lab_downloads = downloads,
+        Err(error) => skip("downloads in a lab", error)?,
+    }
+    Ok(())
 }

@@ -299,7 +299,11 @@ pub fn ask<Q: Request>(service: &Service, request: &Q) -> Result<Q::Response, Co
     ask_in(&socket_folder(), service, request)
 }
 
-fn ask_in<Q: Request>(
+/// [`ask`], for a service whose sockets are in `folder`, such as that of a lab.
+///
+/// # Errors
+/// Those of [`ask`].
+pub fn ask_in<Q: Request>(
     folder: &Path,
     service: &Service,
     request: &Q,
