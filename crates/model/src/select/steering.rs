@@ -355,7 +355,14 @@ impl Steering {
     /// Takes a value of an indicator. One of a network that is not listed is dropped.
     pub fn on_reading(&mut self, at: Time, network: &str, indicator: Indicator, value: f64) {
         let Some(index) = self.index(network) else { return };
-        self.decider.networks[index].monitor.set(at, indicator, value);
+        let monitor = &mut self.decider.networks[index].monitor;
+        let ping = monitor.indicators().value(Indicator::PingMin);
+        let value = match (indicator, ping) {
+            // Own data wait in a queue of their own, which no ping before them met.
+            (Indicator::OwnRoundTrip, Some(ping)) if value > ping => ping,
+            _ => value,
+        };
+        monitor.set(at, indicator, value);
         if indicator.source() == Source::Own && value.is_finite() {
             self.states[index].has_answered = true;
             self.states[index].is_silent = false;
@@ -393,7 +400,12 @@ impl Steering {
 
     fn on_silence(&mut self, now: Time, index: usize) {
         self.states[index].is_silent = true;
-        self.decider.networks[index].monitor.silent(now);
+        let monitor = &mut self.decider.networks[index].monitor;
+        monitor.silent(now);
+        // The traffic before the silence does not show what pings would show now.
+        for own in [Indicator::OwnRate, Indicator::OwnRoundTrip] {
+            monitor.set(now, own, f64::NAN);
+        }
         self.is_due = true;
     }
 
@@ -447,6 +459,10 @@ impl Steering {
 
     fn probe_due(&mut self, now: Time) -> Option<Action> {
         for index in 0..self.states.len() {
+            // A burst beside own traffic would measure what that leaves.
+            let is_busy = self.states[index].wants_burst
+                && self.decide_pings(now, index) == ProbeDecision::OwnTraffic;
+            self.states[index].wants_burst &= !is_busy;
             let state = &self.states[index];
             if state.running.is_some() || state.listed.is_some() {
                 continue;
