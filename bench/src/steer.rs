@@ -37,8 +37,8 @@ use self::speed::Speed;
 pub use self::tables::{DefaultArgs, write_default};
 use crate::options::binary;
 
-/// Measure the choices of `manyways steer` on tables of transfers (about 10 minutes; 4 of them make
-/// the tables, which are kept).
+/// Measure the choices of `manyways steer` on tables of transfers (about 15 minutes; 4 of them make
+/// the tables, which are kept, and 8 are for labs, as root).
 ///
 /// Models are trained with scikit-learn, without the walk or the log that they are tested on.
 #[derive(clap::Args)]
@@ -141,23 +141,21 @@ fn in_labs(data: &DataArgs, results: &mut Results) -> Result<(), String> {
     // No thread runs.
     let termination =
         Termination::take().map_err(|error| format!("cannot watch for signals: {error}"))?;
-    let mut skip = |what: &str, error: DriveError| match error {
-        DriveError::Stopped(_) => Err(error.to_string()),
-        _ => {
-            results.skipped.push(format!("{what}: {error}"));
+    let skipped = &mut results.skipped;
+    let mut skip = |what: &str, measured: Result<(), DriveError>| match measured {
+        Err(error @ DriveError::Stopped(_)) => Err(error.to_string()),
+        Err(error) => {
+            skipped.push(format!("{what}: {error}"));
             Ok(())
         }
+        Ok(()) => Ok(()),
     };
     eprintln!("measuring: changes in a lab");
-    match moves::changes(&programs, &termination) {
-        Ok(changes) => results.changes = changes,
-        Err(error) => skip("changes in a lab", error)?,
-    }
+    let measured = moves::changes(&programs, &termination, &mut results.changes);
+    skip("changes in a lab", measured)?;
     eprintln!("measuring: downloads in a lab");
-    let places = data::places(Set::A, data)?;
-    match lab_download::downloads(&places, &programs, &termination) {
-        Ok(downloads) => results.lab_downloads = downloads,
-        Err(error) => skip("downloads in a lab", error)?,
-    }
+    let (places, all) = (data::places(Set::A, data)?, &mut results.lab_downloads);
+    let measured = lab_download::downloads(&places, &programs, &termination, all);
+    skip("downloads in a lab", measured)?;
     Ok(())
 }

@@ -75,16 +75,16 @@ pub struct LabDownload {
     pub failure: Option<String>,
 }
 
-/// Downloads at the places of [`chosen`], one round each.
+/// Downloads at the places of [`chosen`], one round each, into `all`.
 ///
 /// # Errors
-/// If a lab fails, or a signal ends the benchmark.
+/// If a lab fails, or a signal ends the benchmark. The downloads before it are in `all`.
 pub fn downloads(
     places: &[Place],
     programs: &Programs,
     termination: &Termination,
-) -> Result<Vec<LabDownload>, DriveError> {
-    let mut all = Vec::new();
+    all: &mut Vec<LabDownload>,
+) -> Result<(), DriveError> {
     for place in chosen(places) {
         let lab = BondLab::start(&place.links, programs, termination)?;
         lab.set_backup()?;
@@ -92,7 +92,7 @@ pub fn downloads(
             all.push(download(&lab, place, contender)?);
         }
     }
-    Ok(all)
+    Ok(())
 }
 
 /// Of each walk, the recording in which the networks take turns most often in the seconds of the

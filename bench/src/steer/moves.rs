@@ -61,12 +61,15 @@ pub struct Changes {
     pub new_flows: Vec<f64>,
 }
 
-/// Measures changes of both kinds.
+/// Measures changes of both kinds, into `all`.
 ///
 /// # Errors
-/// If a lab fails, or a signal ends the benchmark.
-pub fn changes(programs: &Programs, termination: &Termination) -> Result<Changes, DriveError> {
-    let mut all = Changes::default();
+/// If a lab fails, or a signal ends the benchmark. The changes before it are in `all`.
+pub fn changes(
+    programs: &Programs,
+    termination: &Termination,
+    all: &mut Changes,
+) -> Result<(), DriveError> {
     for delays in DELAYS {
         let specification = |(name, delay): (&str, u64)| {
             link(name, CapacitySpec::Constant(DOWN), UP, Span::from_millis(2 * delay))
@@ -79,7 +82,7 @@ pub fn changes(programs: &Programs, termination: &Termination) -> Result<Changes
         }
         moves(&lab, delays, &mut all.moves)?;
     }
-    Ok(all)
+    Ok(())
 }
 
 /// Alternates the preferred network of a `steer run`.
