@@ -13,7 +13,7 @@ mod record;
 mod table;
 mod targets;
 mod task;
-mod testbed;
+pub mod testbed;
 
 use std::process::ExitCode;
 

@@ -6,6 +6,7 @@ mod call;
 pub mod content;
 mod crowd;
 mod dial;
+mod download;
 mod files;
 mod load;
 mod page;

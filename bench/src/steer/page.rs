@@ -2,12 +2,14 @@
 
 use manyways_model::select::ProbeLimits;
 use manyways_rig::page::{fill, lines};
-use manyways_rig::sample::median;
+use manyways_rig::sample::{median, quantile};
 use manyways_rig::target::{Bound, Figure, Target, as_measured, every_figure, rows, target, told};
 
 use super::Results;
 use super::emulated::Emulated;
 use super::evaluate::{GOALS, Outcome};
+use super::lab_download::{Contender, LabDownload};
+use super::moves::{Changes, DELAYS};
 use super::probing::Probing;
 use super::square::Square;
 
@@ -112,6 +114,8 @@ pub fn targets(results: &Results) -> Vec<Target> {
         "cells by emulation: median seconds / those of the table",
         middle.map(|middle| format!("median {middle:.2}, from {low:.2} to {high:.2}")),
     ));
+    all.extend(lab_targets(&results.lab_downloads));
+    all.extend(change_targets(&results.changes));
     for one in &results.speed {
         let most = if one.model == "svr" { 1_000.0 } else { 20.0 };
         all.push(every_figure(
@@ -136,6 +140,101 @@ fn emulated(one: &Emulated) -> String {
 
 fn phase(one: &Square) -> &'static str {
     if one.is_in_phase { "in phase" } else { "antiphase" }
+}
+
+/// Targets of the downloads in a lab.
+fn lab_targets(downloads: &[LabDownload]) -> Vec<Target> {
+    let of = |contender: Contender, value: fn(&LabDownload) -> Option<f64>| -> Vec<Figure> {
+        let own = downloads.iter().filter(|one| one.contender == contender);
+        own.filter_map(|one| Some(Figure::new(&one.place, value(one)?))).collect()
+    };
+    let share: fn(&LabDownload) -> Option<f64> = |one| one.of_oracle;
+    let slow: fn(&LabDownload) -> Option<f64> = |one| one.of_oracle.and(Some(one.slow_seconds));
+    let own = of(Contender::OneNetwork, share);
+    let middle = median(own.iter().map(|one| one.value));
+    let bytes = |of: &str| format!("three downloads in a lab, {of}: bytes / the oracle's");
+    let [one, backup, both] = Contender::ALL.map(Contender::name);
+    let slow_time =
+        |of: &str| format!("{of}: longest time below 1 Mbit/s while a network offers 5, s");
+    vec![
+        target(
+            format!("{}, median", bytes(one)),
+            ">= 0.93",
+            middle.map(|middle| (format!("{middle:.3}"), middle >= 0.93)),
+        ),
+        every_figure(format!("{}, each", bytes(one)), Bound::AtLeast(0.80), own),
+        every_figure(bytes(both), Bound::Higher, of(Contender::BothAllowed, share)),
+        every_figure(bytes(backup), Bound::Higher, of(Contender::MptcpBackup, share)),
+        every_figure(slow_time(one), Bound::AtMost(2.0), of(Contender::OneNetwork, slow)),
+        every_figure(slow_time(both), Bound::AtMost(2.0), of(Contender::BothAllowed, slow)),
+        every_figure(slow_time(backup), Bound::Lower, of(Contender::MptcpBackup, slow)),
+    ]
+}
+
+/// The milliseconds of moves with these delays, and to this network if there is one. A move without
+/// a packet counts as infinite.
+fn millis(changes: &Changes, delays: [u64; 2], to: Option<&str>) -> Vec<f64> {
+    let own = changes.moves.iter().filter(|one| one.delays == delays);
+    let own = own.filter(|one| to.is_none_or(|to| one.to == to));
+    own.map(|one| one.millis.unwrap_or(f64::INFINITY)).collect()
+}
+
+fn change_targets(changes: &Changes) -> Vec<Target> {
+    let p95 = |case: String, all: &[f64]| -> Vec<Figure> {
+        quantile(all, 0.95).into_iter().map(|value| Figure::new(&case, value)).collect()
+    };
+    let what = "decision to the first packet of a stream on the new path, bond, p95, ms";
+    let mut all = Vec::new();
+    for (delays, bound) in DELAYS.into_iter().zip([Bound::AtMost(20.0), Bound::Lower]) {
+        let millis = millis(changes, delays, None);
+        let [wifi, lte] = delays;
+        let case = format!("{} moves", millis.len());
+        let what = format!("{what}; paths of {wifi} and {lte} ms one way");
+        all.push(every_figure(what, bound, p95(case, &millis)));
+    }
+    let new_flows = p95(format!("{} changes", changes.new_flows.len()), &changes.new_flows);
+    let what = "decision to its use for new connections, p95, ms";
+    all.push(every_figure(what, Bound::Lower, new_flows));
+    all
+}
+
+fn change_rows(changes: &Changes) -> String {
+    let row = |what: &str, delays: String, floor: String, all: &[f64]| {
+        let (middle, high) = (median(all.iter().copied())?, quantile(all, 0.95)?);
+        let count = all.len();
+        Some(format!("{what} | {delays} | {floor} | {count} | {middle:.1} | {high:.1}"))
+    };
+    let mut rows = Vec::new();
+    for delays in DELAYS {
+        let both = format!("{}, {} ms", delays[0], delays[1]);
+        for (name, delay) in ["wifi", "lte"].into_iter().zip(delays) {
+            let all = millis(changes, delays, Some(name));
+            rows.extend(row(
+                &format!("stream to {name}"),
+                both.clone(),
+                format!("{} ms", 2 * delay),
+                &all,
+            ));
+        }
+    }
+    rows.extend(row("new connections", "–".to_owned(), "–".to_owned(), &changes.new_flows));
+    lines(&rows, Clone::clone)
+}
+
+fn lab_row(one: &LabDownload) -> String {
+    let LabDownload { place, contender, of_oracle, slow_seconds, switches, both, .. } = one;
+    let name = contender.name();
+    match (of_oracle, &one.failure) {
+        (Some(share), _) if *contender == Contender::MptcpBackup => {
+            format!("{place} | {name} | {share:.3} |  |  | {slow_seconds:.1}")
+        }
+        (Some(share), _) => {
+            format!("{place} | {name} | {share:.3} | {switches} | {both:.2} | {slow_seconds:.1}")
+        }
+        (None, reason) => {
+            format!("{place} | {name} | {} |  |  | ", reason.as_deref().unwrap_or("–"))
+        }
+    }
 }
 
 /// The results as Markdown.
@@ -190,6 +289,8 @@ pub fn page(results: &Results) -> String {
                 )
             }),
         ),
+        ("lab-downloads", lines(&results.lab_downloads, lab_row)),
+        ("changes", change_rows(&results.changes)),
         (
             "squares",
             lines(&results.squares, |one| {

@@ -7,7 +7,7 @@ use clap::Subcommand;
 use manyways_unit::Span;
 
 use super::dial::Dialer;
-use super::{Measurement, browse, call, crowd, files, requests, stream};
+use super::{Measurement, browse, call, crowd, download, files, requests, stream};
 
 /// Ask a server for bytes, and tell how long it took.
 #[derive(clap::Args)]
@@ -29,6 +29,7 @@ enum Generator {
     Call(call::Call),
     Crowd(crowd::Crowd),
     Browse(browse::Browse),
+    Download(download::Download),
 }
 
 impl LoadArgs {
@@ -47,5 +48,6 @@ pub async fn run(args: &LoadArgs) -> io::Result<Measurement> {
         Generator::Call(call) => call.run(dialer).await,
         Generator::Crowd(crowd) => crowd.run(dialer).await,
         Generator::Browse(browse) => browse.run(dialer).await,
+        Generator::Download(download) => download.run(dialer).await,
     }
 }

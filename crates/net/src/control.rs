@@ -315,7 +315,11 @@ pub fn ask_within<Q: Request>(
     ask_in(&socket_folder(), service, request, limit)
 }
 
-fn ask_in<Q: Request>(
+/// [`ask`], for a service whose sockets are in `folder`, such as that of a lab.
+///
+/// # Errors
+/// Those of [`ask`].
+pub fn ask_in<Q: Request>(
     folder: &Path,
     service: &Service,
     request: &Q,

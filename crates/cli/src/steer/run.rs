@@ -74,6 +74,9 @@ pub struct Args {
     /// Leave new connections outside bonds alone
     #[arg(long, requires = "bond")]
     bond_only: bool,
+    /// Never choose two networks at once for streams of bonds
+    #[arg(long, requires = "bond")]
+    one_network: bool,
     /// Change nothing, and only report the choices
     #[arg(long, conflicts_with = "bond")]
     dry_run: bool,
@@ -160,6 +163,7 @@ impl Args {
             policy: self.policy.as_deref().map(policy::read).transpose()?,
             bonds: self.bond.clone(),
             new_flows,
+            one_network: self.one_network,
             targets,
             check: self.check.as_deref().map(check).transpose()?,
             command: self.signals.as_ref().map(shell).unwrap_or_default(),

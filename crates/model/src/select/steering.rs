@@ -50,7 +50,8 @@ const TRIAL: Span = Span::from_secs(30);
 pub enum Lane {
     /// New flows of any application, of unknown size. One network carries them.
     NewFlows,
-    /// The streams of a bond whose rules have this goal; all networks at once can carry them.
+    /// The streams of a bond whose rules have this goal; two networks at once can carry them, if
+    /// [`Settings::allows_both`].
     Streams(String),
 }
 
@@ -119,6 +120,8 @@ pub struct Settings {
     /// Bytes of pings, and of a burst: `None` if no server sends one.
     pub ping_cost: Size,
     pub burst_cost: Option<Size>,
+    /// Whether two networks at once may carry the streams of a bond.
+    pub allows_both: bool,
 }
 
 /// The choice for a [`Lane`].
@@ -404,7 +407,14 @@ impl Steering {
     /// Takes a value of an indicator. One of a network that is not listed is dropped.
     pub fn on_reading(&mut self, at: Time, network: &str, indicator: Indicator, value: f64) {
         let Some(index) = self.index(network) else { return };
-        self.decider.networks[index].monitor.set(at, indicator, value);
+        let monitor = &mut self.decider.networks[index].monitor;
+        let ping = monitor.indicators().value(Indicator::PingMin);
+        let value = match (indicator, ping) {
+            // Own data wait in a queue of their own, which no ping before them met.
+            (Indicator::OwnRoundTrip, Some(ping)) if value > ping => ping,
+            _ => value,
+        };
+        monitor.set(at, indicator, value);
         if indicator.source() == Source::Own && value.is_finite() {
             self.states[index].has_answered = true;
             self.states[index].is_silent = false;
@@ -462,7 +472,12 @@ impl Steering {
 
     fn on_silence(&mut self, now: Time, index: usize) {
         self.states[index].is_silent = true;
-        self.decider.networks[index].monitor.silent(now);
+        let monitor = &mut self.decider.networks[index].monitor;
+        monitor.silent(now);
+        // The traffic before the silence does not show what pings would show now.
+        for own in [Indicator::OwnRate, Indicator::OwnRoundTrip] {
+            monitor.set(now, own, f64::NAN);
+        }
         self.is_due = true;
     }
 
@@ -521,6 +536,10 @@ impl Steering {
 
     fn probe_due(&mut self, now: Time) -> Option<Action> {
         for index in 0..self.states.len() {
+            // A burst beside own traffic would measure what that leaves.
+            let is_busy = self.states[index].wants_burst
+                && self.decide_pings(now, index) == ProbeDecision::OwnTraffic;
+            self.states[index].wants_burst &= !is_busy;
             let state = &self.states[index];
             if state.running.is_some() || state.listed.is_some() {
                 continue;
@@ -596,7 +615,7 @@ impl Steering {
             sizes: if is_stream { &horizon } else { &self.sizes },
             app: None,
             kept,
-            allows_both: is_stream,
+            allows_both: is_stream && self.settings.allows_both,
         };
         (self.decider.goal, self.decider.switching_cost) =
             (lane.goal, if is_stream { STREAM_COST } else { 0.0 });

@@ -76,6 +76,8 @@ pub struct Options {
     pub bonds: Vec<String>,
     /// Whether the networks of new flows are chosen, which needs root.
     pub new_flows: bool,
+    /// Whether streams of bonds never use two networks at once.
+    pub one_network: bool,
     pub targets: Targets,
     /// Finds login pages.
     pub check: Option<Portal>,
@@ -189,6 +191,7 @@ impl Daemon {
             limits: ProbeLimits::default(),
             ping_cost: PING_COST,
             burst_cost: (burst_cost > Size::ZERO).then_some(burst_cost),
+            allows_both: !options.one_network,
         };
         let (done, results) = mpsc::unbounded_channel();
         let networks = HostNetworks::new(

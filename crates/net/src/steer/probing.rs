@@ -168,12 +168,14 @@ fn dns_time(queries: &[QueryReport]) -> f64 {
     answered.and_then(|query| query.time).map_or(f64::NAN, |time| time.as_secs_f64())
 }
 
-/// Rate, loss and gaps; the rate is 0 if fewer than two datagrams have arrived.
+/// Rate, loss and gaps; the rate is 0 if fewer than two datagrams have arrived. It is not above that
+/// of the sender: datagrams that waited somewhere arrive at the same time.
 fn burst_values(summary: &BurstSummary) -> Vec<(Indicator, f64)> {
     let seconds = |gap: Option<Span>| gap.map_or(f64::NAN, |gap| gap.as_secs_f64());
     let bits = f64::from(PAYLOAD) * 8.0;
     let mean = seconds(summary.mean_gap);
-    let rate = if mean > 0.0 { bits / mean / 1e6 } else { 0.0 };
+    let rate = |gap: Span| (bits / gap.as_secs_f64() / 1e6).min(RATE.as_mbps_f64());
+    let rate = summary.mean_gap.map_or(0.0, rate);
     vec![
         (Indicator::UdpRate, rate),
         (Indicator::UdpLoss, summary.loss.unwrap_or(f64::NAN)),
@@ -226,5 +228,19 @@ mod tests {
             (value(&none, Indicator::UdpRate), value(&none, Indicator::UdpLoss)),
             (0.0, 1.0)
         );
+    }
+
+    #[test]
+    fn datagrams_that_arrive_at_once_show_no_more_than_the_rate_of_the_sender() {
+        for gap in [Span::ZERO, Span::from_micros(2)] {
+            let arrival = |sequence| Arrival {
+                sequence,
+                sent: Time::from_millis(sequence),
+                received: Time::from_millis(1_000) + gap * sequence,
+            };
+            let all: Vec<Arrival> = (0..50).map(arrival).collect();
+            let values = burst_values(&summary(50, 0, &all));
+            assert_eq!(value(&values, Indicator::UdpRate), RATE.as_mbps_f64());
+        }
     }
 }

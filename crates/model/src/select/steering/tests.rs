@@ -43,6 +43,7 @@ impl Host {
             limits: ProbeLimits::default(),
             ping_cost: PINGS,
             burst_cost,
+            allows_both: true,
         };
         let mut steering = Steering::new(at(0), settings);
         steering.set_networks(at(0), both());
@@ -220,6 +221,37 @@ fn networks_beyond_the_limit_take_no_places() {
 }
 
 #[test]
+fn a_network_that_falls_silent_under_traffic_is_pinged_at_once() {
+    let mut host = Host::new(Some(BURST));
+    host.run(0..6_000);
+    host.steering.on_reading(at(9_900), "wifi", Indicator::OwnRate, 20.0);
+    let before = host.probes[0][0];
+    host.steering.on_stall(at(10_000), "wifi");
+    host.poll(10_000);
+    assert_eq!(host.probes[0][0], before + 1);
+}
+
+#[test]
+fn own_traffic_hides_neither_the_round_trip_nor_the_rate_of_a_network() {
+    let mut host = Host::new(Some(BURST));
+    host.run(0..3_000);
+    let value = |host: &Host, one| {
+        host.steering.decider.networks[0].monitor.indicators().value(one).unwrap()
+    };
+    host.steering.on_reading(at(3_000), "wifi", Indicator::PingMin, 0.03);
+    host.steering.on_reading(at(3_500), "wifi", Indicator::OwnRoundTrip, 0.2);
+    assert_eq!(value(&host, Indicator::OwnRoundTrip), 0.03, "without the queue");
+    host.steering.on_reading(at(3_600), "wifi", Indicator::OwnRoundTrip, 0.02);
+    assert_eq!(value(&host, Indicator::OwnRoundTrip), 0.02);
+    // Pings that ended when traffic began want a burst, which would find what the traffic leaves.
+    host.steering.on_reading(at(4_000), "wifi", Indicator::OwnRate, 20.0);
+    host.steering.states[0].wants_burst = true;
+    let before = host.probes[0][1];
+    host.poll(4_000);
+    assert_eq!((host.probes[0][1], host.steering.states[0].wants_burst), (before, false));
+}
+
+#[test]
 fn a_network_that_is_gone_is_left_at_once_and_without_any_the_host_decides() {
     let mut host = Host::new(Some(BURST));
     host.run(0..1_000);
@@ -260,6 +292,16 @@ fn streams_of_a_bond_follow_their_goal() {
     assert_eq!(host.choices.len(), before);
     host.steering.set_goals(at(4_000), &[]);
     assert_eq!(host.steering.lanes().len(), 1);
+}
+
+#[test]
+fn streams_never_use_two_networks_where_that_is_forbidden() {
+    let mut host = Host::new(Some(BURST));
+    host.steering.settings.allows_both = false;
+    host.run(0..3_000);
+    host.steering.set_goals(at(3_000), &[("fast".to_owned(), Goal::FAST)]);
+    host.poll(3_000);
+    assert_eq!(host.last(), "bond (fast): wifi");
 }
 
 #[test]
