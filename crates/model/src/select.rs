@@ -11,6 +11,7 @@
 
 mod adaptive;
 mod baseline;
+mod busy;
 mod closed_form;
 mod decider;
 mod energy;
@@ -28,6 +29,7 @@ pub mod transfers;
 
 pub use self::adaptive::{Monitor, ProbeDecision, ProbeLimits, probing_error};
 pub use self::baseline::{Baseline, BaselinePolicy, NetworkKind, NetworkView, UnknownBaseline};
+pub use self::busy::{BusyMeter, Traffic};
 pub use self::closed_form::LinkEstimate;
 pub use self::decider::{Decider, Decision, Network, Override, Rated, Request, Unusable};
 pub use self::energy::TransferEnergy;
