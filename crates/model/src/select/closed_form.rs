@@ -18,6 +18,8 @@ const HANDSHAKES: u32 = 1;
 /// A network of which nothing is known: a round trip and a rate that are usual.
 const UNKNOWN_ROUND_TRIP: f64 = 0.060;
 const UNKNOWN_RATE: f64 = 10e6;
+/// Mbit/s of a network on which a burst did not arrive: about a datagram a second.
+const LEAST_RATE: f64 = 0.01;
 
 /// Round trip and rate of a network.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -31,12 +33,14 @@ pub struct LinkEstimate {
 impl LinkEstimate {
     /// From indicators: those of own traffic if there are any, else those of probes.
     pub fn of(indicators: &Indicators) -> Self {
-        let first = |wanted: [Indicator; 3]| {
-            wanted.into_iter().find_map(|one| indicators.value(one).filter(|value| *value > 0.0))
-        };
-        let round_trip = first([Indicator::OwnRoundTrip, Indicator::PingMean, Indicator::PingMin]);
-        let rate = first([Indicator::OwnRate, Indicator::UdpRate, Indicator::LinkRate]);
-        let rate = rate.map(|mbps| mbps * 1e6);
+        let round_trip = [Indicator::OwnRoundTrip, Indicator::PingMean, Indicator::PingMin]
+            .into_iter()
+            .find_map(|one| indicators.value(one).filter(|seconds| *seconds > 0.0));
+        let rate = [Indicator::OwnRate, Indicator::UdpRate]
+            .into_iter()
+            .find_map(|one| indicators.value(one))
+            .or_else(|| indicators.value(Indicator::LinkRate).filter(|mbps| *mbps > 0.0))
+            .map(|mbps| mbps.max(LEAST_RATE) * 1e6);
         let is_assumed = round_trip.is_none() || rate.is_none();
         let round_trip = round_trip.unwrap_or(UNKNOWN_ROUND_TRIP);
         let rate = rate.unwrap_or(UNKNOWN_RATE);
@@ -126,6 +130,11 @@ mod tests {
             (found.round_trip.as_nanos() / 1_000_000, found.rate.as_bps() / 1_000_000)
         };
         assert_eq!(set(Indicator::PingMean, 0.04), (40, 10));
+        assert_eq!(
+            set(Indicator::UdpRate, 0.0),
+            (40, 0),
+            "a burst that did not arrive is no guess"
+        );
         assert_eq!(set(Indicator::UdpRate, 20.0), (40, 20));
         assert_eq!(set(Indicator::OwnRate, 12.0), (40, 12));
         assert_eq!(set(Indicator::OwnRoundTrip, 0.05), (50, 12));
