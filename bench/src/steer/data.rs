@@ -24,7 +24,7 @@ use manyways_rig::order::hash;
 use manyways_rig::results::write;
 
 pub use self::features::{BURST_BYTES, PROBE_BYTES, indicators};
-use self::place::NETWORKS;
+pub use self::place::NETWORKS;
 pub use self::place::Place;
 use self::recorded::Recording;
 use self::signal_log::SignalLog;

@@ -1,14 +1,15 @@
-//! One long download at each recorded pair, one network at a time, which the decider may change at
+//! One long download at each recorded pair, one network at a time, which `steer run` may change at
 //! any half second.
 //!
-//! Fluid, in virtual time: a network delivers its rate, but after a change only two round trips later
-//! (a handshake and a request), and first with the windows of slow start. Nothing is sent over the
-//! other network but probes, which the emulated link answers as it answers those of the tables.
+//! Fluid, in virtual time, with the core of the daemon. A network delivers its rate, but after a
+//! change only two round trips later (a handshake and a request), and first with the windows of slow
+//! start. Nothing else is sent but probes, which take as long as those of the daemon, and which the
+//! emulated link answers as it answers those of the tables.
 
 use manyways_model::select::model::{DEFAULT, parse};
 use manyways_model::select::{
-    Choice, Decider, Goal, Indicator, Keeper, Monitor, Network, NetworkKind, ProbeLimits, Request,
-    Sizes, Supply, TransferEnergy,
+    Action, BusyMeter, Goal, Indicator, Lane, NetworkFacts, NetworkKind, ProbeLimits, Settings,
+    Stage, StageResult, Steering, Traffic, TransferEnergy,
 };
 use manyways_rig::links::round_trip;
 use manyways_trace::LinkTrace;
@@ -16,15 +17,26 @@ use manyways_trace::scenario::{CapacitySpec, LinkSpec};
 use manyways_unit::{Size, Span, Time};
 use serde::Serialize;
 
-use super::data::{Place, indicators};
+use super::data::{BURST_BYTES, NETWORKS, Place, indicators};
 
-/// Time between decisions, and the step of the model; the first divides a second.
-const DECISION: u64 = 500;
+/// Time between two polls, and the step of the model; the first divides a second.
+const POLL: u64 = 500;
 const STEP: u64 = 10;
-/// When the download begins, in seconds of the traces, so that probes fit before it.
+/// When the daemon and the download begin, in seconds of the traces.
+const DAEMON_START: u64 = 2;
 const START: u64 = 10;
-/// Bytes of a first window.
+/// Bytes of a first window, and of a packet.
 const FIRST_WINDOW: f64 = 14_480.0;
+const PACKET: f64 = 1_500.0;
+/// Name of the goal of the streams.
+const GOAL: &str = "fast";
+/// Milliseconds of ten pings without their round trip, and IP bytes of a stage of pings.
+const PINGS_MILLIS: u64 = 1_000;
+const PINGS_BYTES: u64 = 1_380;
+/// Round trips of a burst: the request and its answer, and the burst.
+const BURST_ROUND_TRIPS: f64 = 3.0;
+/// A bond suspects a path on which nothing arrives for this long while data are under way.
+const SUSPECT: u64 = 600;
 /// Mbit/s below which a network is slow, and from which the other one is fast.
 const SLOW: f64 = 1.0;
 const FAST: f64 = 5.0;
@@ -41,15 +53,26 @@ pub struct Download {
     pub switches: u32,
     /// Longest time below 1 Mbit/s while the other network offers at least 5.
     pub slow_seconds: f64,
-    pub probes: u32,
+    pub bursts: u32,
+    /// Bytes of probes / those of the download.
+    pub probe_bytes: f64,
 }
 
-/// Networks of a download, and the bytes that have arrived.
-struct Model<'a> {
-    links: &'a [LinkSpec; 2],
-    /// Network that is used, since when its connection exists, in milliseconds.
+/// The host: the networks, a daemon, and the bytes that have arrived.
+struct Host<'a> {
+    place: &'a Place,
+    steering: Steering,
+    meters: [BusyMeter; 2],
+    traffic: [Traffic; 2],
+    /// Probes under way: when they end.
+    probes: Vec<(u64, usize, Stage)>,
+    bursts: u32,
+    probe_bytes: u64,
+    /// The network that is used, and since when its connection exists, in milliseconds of the traces.
     used: usize,
     since: u64,
+    last_byte: u64,
+    switches: u32,
     /// Bytes of each step.
     arrived: Vec<f64>,
     total: f64,
@@ -60,96 +83,155 @@ struct Model<'a> {
 /// # Errors
 /// One sentence, if the default model is not valid.
 pub fn download(place: &Place) -> Result<Download, String> {
-    let default = parse(DEFAULT.trim_end()).map_err(|error| error.to_string())?;
-    let end = (place.seconds.max(START + 1) - START) * 1_000;
-    let limits = ProbeLimits { blind: Span::from_secs(5), ..ProbeLimits::default() };
-    let kinds = [NetworkKind::Wifi, NetworkKind::Cellular];
-    let network = |(link, kind): (&LinkSpec, NetworkKind)| Network {
-        name: link.name.clone(),
-        kind,
-        monitor: Monitor::new(limits),
-        unusable: None,
-        energy: TransferEnergy::constant(1.0, 0.0),
-        price: 0.0,
-        plan: None,
-    };
-    let mut decider = Decider {
-        goal: Goal::FAST,
-        supply: Supply::Unknown,
-        model: Some(default),
-        networks: place.links.iter().zip(kinds).map(network).collect(),
-        overrides: Vec::new(),
-        switching_cost: 0.2,
-    };
-    let mut model =
-        Model { links: &place.links, used: 0, since: 0, arrived: Vec::new(), total: 0.0 };
-    let (mut switches, mut probes) = (0, 0);
-    let mut keeper: Option<Keeper> = None;
-    for millis in (0..end).step_by(STEP as usize) {
-        let now = Time::from_millis(START * 1_000 + millis);
-        if let Some(keeper) = &mut keeper {
-            keeper.received(now, Size::from_bytes(model.total as u64));
+    let mut host = Host::new(place)?;
+    let end = place.seconds.max(START + 1) * 1_000;
+    for millis in (DAEMON_START * 1_000..end).step_by(STEP as usize) {
+        host.finish_probes(millis);
+        if millis.is_multiple_of(POLL) {
+            host.poll(millis);
         }
-        if millis % DECISION == 0 {
-            if keeper.is_some() {
-                let (rate, used) = (model.recent_rate(), model.used);
-                decider.networks[used].monitor.set(now, Indicator::OwnRate, rate);
+        host.act(millis);
+        if millis >= START * 1_000 {
+            host.step(millis);
+        }
+    }
+    Ok(host.evaluate(end - START * 1_000))
+}
+
+fn at(millis: u64) -> Time {
+    Time::from_millis(millis)
+}
+
+impl<'a> Host<'a> {
+    fn new(place: &'a Place) -> Result<Self, String> {
+        let settings = Settings {
+            model: Some(parse(DEFAULT.trim_end()).map_err(|error| error.to_string())?),
+            goal: Goal::FAST,
+            limits: ProbeLimits::default(),
+            ping_cost: Size::from_bytes(PINGS_BYTES),
+            burst_cost: Some(Size::from_bytes(BURST_BYTES)),
+            allows_both: false,
+        };
+        let kinds = [NetworkKind::Wifi, NetworkKind::Cellular];
+        let facts = |(name, kind): (&str, NetworkKind)| NetworkFacts {
+            name: name.to_owned(),
+            kind,
+            unusable: None,
+            energy: TransferEnergy::constant(1.0, 0.0),
+            price: 0.0,
+            plan: None,
+            spent: Size::ZERO,
+            monthly: None,
+        };
+        let start = at(DAEMON_START * 1_000);
+        let mut steering = Steering::new(start, settings);
+        steering.set_networks(start, NETWORKS.into_iter().zip(kinds).map(facts).collect());
+        steering.set_goals(start, &[(GOAL.to_owned(), Goal::FAST)]);
+        Ok(Self {
+            place,
+            steering,
+            meters: Default::default(),
+            traffic: Default::default(),
+            probes: Vec::new(),
+            bursts: 0,
+            probe_bytes: 0,
+            used: 0,
+            since: START * 1_000,
+            last_byte: START * 1_000,
+            switches: 0,
+            arrived: Vec::new(),
+            total: 0.0,
+        })
+    }
+
+    fn finish_probes(&mut self, millis: u64) {
+        let (ended, open) = self.probes.iter().partition(|(end, ..)| *end <= millis);
+        self.probes = open;
+        let ended: Vec<(u64, usize, Stage)> = ended;
+        for (_, index, stage) in ended {
+            let (link, signals) = (&self.place.links[index], &self.place.signals[index]);
+            let is_of_burst = |one: Indicator| {
+                use Indicator::{UdpGapMean, UdpGapMedian, UdpGapP90, UdpLoss, UdpRate};
+                matches!(one, UdpRate | UdpLoss | UdpGapMean | UdpGapMedian | UdpGapP90)
+            };
+            let is_meant = |(one, _): &(Indicator, f64)| match stage {
+                Stage::Pings => one.is_ping() || *one == Indicator::DnsTime,
+                Stage::Burst => is_of_burst(*one),
+            };
+            let found = indicators(link, signals, Span::from_millis(millis));
+            let mut values: Vec<(Indicator, f64)> = found.into_iter().filter(is_meant).collect();
+            let has_answer = values.iter().any(|(one, _)| one.is_ping());
+            if stage == Stage::Pings && !has_answer {
+                use Indicator::{PingDeviation, PingMax, PingMean, PingMin};
+                values
+                    .extend([PingMin, PingMax, PingMean, PingDeviation].map(|one| (one, f64::NAN)));
             }
-            if millis % 1_000 == 0 {
-                for (index, network) in decider.networks.iter_mut().enumerate() {
-                    if index != model.used || keeper.is_none() {
-                        probes += u32::from(probe(&mut network.monitor, place, index, now));
+            let result = StageResult { values, missing: None };
+            self.steering.on_stage(at(millis), NETWORKS[index], stage, result);
+        }
+    }
+
+    fn poll(&mut self, millis: u64) {
+        let now = at(millis);
+        for (index, name) in NETWORKS.into_iter().enumerate() {
+            for (indicator, value) in self.place.signals[index].before(millis / 1_000) {
+                self.steering.on_reading(now, name, *indicator, *value);
+            }
+            let traffic = self.traffic[index];
+            if let Some((end, rate)) = self.meters[index].on_counters(now, traffic) {
+                self.steering.on_reading(end, name, Indicator::OwnRate, rate.as_mbps_f64());
+            }
+            let (received, sent) = (traffic.received_bytes, traffic.sent_packets);
+            self.steering.on_counters(now, name, received, sent);
+        }
+        if millis > START * 1_000 {
+            let name = NETWORKS[self.used];
+            if millis >= self.last_byte.max(self.since) + SUSPECT {
+                self.steering.on_stall(now, name);
+            } else if millis < self.last_byte + POLL {
+                let seconds = round_trip(&self.place.links[self.used]).as_secs_f64();
+                self.steering.on_reading(now, name, Indicator::OwnRoundTrip, seconds);
+            }
+            self.steering.on_bytes(now, GOAL, Size::from_bytes(self.total as u64));
+        }
+        self.steering.on_interval();
+    }
+
+    /// Takes the actions that are due.
+    fn act(&mut self, millis: u64) {
+        let index = |name: &str| usize::from(name == NETWORKS[1]);
+        while let Some(action) = self.steering.poll(at(millis)) {
+            match action {
+                Action::Probe { network, stage } => {
+                    let index = index(&network);
+                    let round_trip = round_trip(&self.place.links[index]).as_secs_f64();
+                    let (length, bytes) = match stage {
+                        Stage::Pings => (PINGS_MILLIS + (round_trip * 1e3) as u64, PINGS_BYTES),
+                        Stage::Burst => {
+                            self.bursts += 1;
+                            let length = BURST_ROUND_TRIPS * round_trip * 1e3;
+                            (length as u64, BURST_BYTES)
+                        }
+                    };
+                    self.probe_bytes += bytes;
+                    self.probes.push((millis + length, index, stage));
+                }
+                Action::Choose { lane: Lane::Streams(_), networks } => {
+                    let Some(chosen) = networks.first().map(|name| index(name)) else { continue };
+                    let is_running = millis >= START * 1_000;
+                    if chosen != self.used {
+                        self.switches += u32::from(is_running);
+                        self.used = chosen;
+                        self.since = millis.max(START * 1_000);
                     }
                 }
-            }
-            let kept = keeper.as_ref().map(|keeper| keeper.kept(now));
-            let sizes = Sizes::known(decider.horizon(now));
-            let request = Request { sizes: &sizes, app: None, kept, allows_both: false };
-            let decision = decider.decide(now, &request).ok_or("no network")?;
-            let best = decision.best().choice;
-            match &mut keeper {
-                None => keeper = Some(Keeper::new(now, best)),
-                Some(_) if best == Choice::Only(model.used) => {}
-                Some(keeper) => {
-                    switches += 1;
-                    keeper.changed(now, best);
-                }
-            }
-            if let Choice::Only(best) = best
-                && (millis == 0 || best != model.used)
-            {
-                (model.used, model.since) = (best, millis);
+                Action::Choose { .. } => {}
             }
         }
-        model.step(millis);
     }
-    Ok(model.evaluate(place, end, switches, probes))
-}
 
-/// Probes a network if its monitor wants to; true if it was probed.
-fn probe(monitor: &mut Monitor, place: &Place, index: usize, now: Time) -> bool {
-    let second = now.as_nanos() / 1_000_000_000;
-    for (indicator, value) in place.signals[index].before(second) {
-        monitor.set(now, *indicator, *value);
-    }
-    if !monitor.decide(now, true, Size::ZERO, Size::ZERO).is_probe() {
-        return false;
-    }
-    let before = monitor.indicators().value(Indicator::UdpRate);
-    for (indicator, value) in indicators(&place.links[index], &place.signals[index], second) {
-        monitor.set(now, indicator, value);
-    }
-    let after = monitor.indicators().value(Indicator::UdpRate);
-    let is_as_predicted = before
-        .zip(after)
-        .is_some_and(|(before, after)| (0.5..=2.0).contains(&(after / before.max(0.1))));
-    monitor.probed(now, is_as_predicted);
-    true
-}
-
-impl Model<'_> {
     fn step(&mut self, millis: u64) {
-        let link = &self.links[self.used];
+        let link = &self.place.links[self.used];
         let round_trip = round_trip(link).as_secs_f64();
         let age = (millis - self.since) as f64 / 1e3 - 2.0 * round_trip;
         let window = FIRST_WINDOW * 2_f64.powf((age / round_trip).clamp(0.0, 30.0).floor());
@@ -159,22 +241,26 @@ impl Model<'_> {
         };
         let bytes = rate * STEP as f64 / 1e3;
         self.arrived.push(bytes);
+        if bytes > 0.0 {
+            self.last_byte = millis;
+        }
+        let before = self.total;
         self.total += bytes;
+        let passed = self.total as u64 - before as u64;
+        let packets = (self.total / PACKET) as u64 - (before / PACKET) as u64;
+        let traffic = &mut self.traffic[self.used];
+        traffic.received_bytes += passed;
+        traffic.received_packets += packets;
+        // An acknowledgment of two packets, and while nothing arrives, a probe of the sender.
+        traffic.sent_packets += packets / 2 + u64::from(bytes == 0.0 && millis.is_multiple_of(200));
     }
 
-    /// Mbit/s of the last second, or since the connection delivers.
-    fn recent_rate(&self) -> f64 {
-        let steps = (1_000 / STEP) as usize;
-        let recent: f64 = self.arrived.iter().rev().take(steps).sum();
-        let measured = self.arrived.len().min(steps) as f64 * STEP as f64 / 1e3;
-        recent * 8e-6 / measured.max(1e-3)
-    }
-
-    fn evaluate(&self, place: &Place, end: u64, switches: u32, probes: u32) -> Download {
-        let seconds = 0..end / 1_000;
+    fn evaluate(&self, millis: u64) -> Download {
+        let seconds = 0..millis / 1_000;
         let offered = |index: usize, second: u64| -> f64 {
-            let steps = (0..1_000).step_by(STEP as usize);
-            let rates = steps.map(|step| bytes_a_second(&self.links[index], second * 1_000 + step));
+            let from = (START + second) * 1_000;
+            let steps = (from..from + 1_000).step_by(STEP as usize);
+            let rates = steps.map(|step| bytes_a_second(&self.place.links[index], step));
             rates.sum::<f64>() * STEP as f64 / 1e3
         };
         let all: Vec<[f64; 2]> =
@@ -190,13 +276,14 @@ impl Model<'_> {
             slow.second(is_slow);
         }
         Download {
-            place: place.name.clone(),
-            of_oracle: self.arrived.iter().sum::<f64>() / oracle,
+            place: self.place.name.clone(),
+            of_oracle: self.total / oracle,
             wifi_alone: alone(0),
             lte_alone: alone(1),
-            switches,
+            switches: self.switches,
             slow_seconds: slow.longest,
-            probes,
+            bursts: self.bursts,
+            probe_bytes: self.probe_bytes as f64 / self.total.max(1.0),
         }
     }
 }
@@ -219,5 +306,5 @@ fn bytes_a_second(link: &LinkSpec, millis: u64) -> f64 {
     let CapacitySpec::Trace { trace: LinkTrace::Rates(steps), .. } = &link.down.capacity else {
         return 0.0;
     };
-    steps.at(Span::from_millis(START * 1_000 + millis)).as_bps() as f64 / 8.0
+    steps.at(Span::from_millis(millis)).as_bps() as f64 / 8.0
 }

@@ -65,7 +65,7 @@ impl Emulated {
 
 /// A reason why nothing can be emulated here; `None` if it can.
 pub fn obstacle() -> Option<String> {
-    missing(&[Need::Root, Need::Command("nginx")])
+    missing(&[Need::Root, Need::Command("ip"), Need::Command("nginx")])
 }
 
 /// Runs all cells.

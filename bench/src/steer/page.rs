@@ -278,14 +278,15 @@ pub fn page(results: &Results) -> String {
             "downloads",
             lines(&results.downloads, |one| {
                 format!(
-                    "{} | {:.2} | {:.2} | {:.2} | {} | {:.0} | {}",
+                    "{} | {:.2} | {:.2} | {:.2} | {} | {:.0} | {} | {:.2}",
                     one.place,
                     one.of_oracle,
                     one.wifi_alone,
                     one.lte_alone,
                     one.switches,
                     one.slow_seconds,
-                    one.probes
+                    one.bursts,
+                    one.probe_bytes * 100.0
                 )
             }),
         ),

@@ -129,7 +129,7 @@ fn step_in_stages(monitor: &mut Monitor, role: Role, second: u64, case: &Case) -
     let now = Time::from_millis(second * 1_000);
     let is_burst = |one: Indicator| one.name().starts_with("udp");
     set(monitor, role, now, case, |one| one.source() != Source::Own && !is_burst(one));
-    match monitor.decide_burst(now) {
+    match monitor.decide_burst(now, ProbeLimits::default().blind) {
         ProbeDecision::Silent => monitor.silent(now),
         decision if decision.is_probe() => {
             set(monitor, role, now, case, is_burst);

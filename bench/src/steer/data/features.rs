@@ -41,17 +41,17 @@ const DNS: u64 = 0;
 const FIRST_PING: u64 = 1;
 const FIRST_DATAGRAM: u64 = FIRST_PING + PINGS;
 
-/// The known indicators of a network at a decision: second `decision` of its traces.
+/// The known indicators of a network at this time of its traces.
 ///
 /// A ping or query without an answer until the decision is left out, and a datagram that has not
 /// arrived until then is lost. A rate needs two datagrams, and is 0 if fewer have arrived.
-pub fn indicators(link: &LinkSpec, signals: &Signals, decision: u64) -> Vec<(Indicator, f64)> {
-    let arrivals = probe(link, Span::from_secs(decision).saturating_sub(LEAD));
+pub fn indicators(link: &LinkSpec, signals: &Signals, decision: Span) -> Vec<(Indicator, f64)> {
+    let arrivals = probe(link, decision.saturating_sub(LEAD));
     let round_trip = |number: u64| {
         let (_, at) = arrivals.iter().find(|(found, _)| *found == number)?;
         Some(at.since(sent_at(number)).as_secs_f64())
     };
-    let mut found = signals.before(decision).to_vec();
+    let mut found = signals.before(decision.as_nanos() / 1_000_000_000).to_vec();
 
     let pings: Vec<f64> = (FIRST_PING..FIRST_DATAGRAM).filter_map(round_trip).collect();
     if let Some(mean) = mean(&pings) {

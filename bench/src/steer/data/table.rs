@@ -40,7 +40,7 @@ pub fn rows(place: &Place) -> String {
         let mut cells = String::new();
         let networks = place.links.iter().zip(&place.signals).zip(&mut before);
         for ((link, signals), before) in networks {
-            let mut known = indicators(link, signals, second);
+            let mut known = indicators(link, signals, Span::from_secs(second));
             let rate = known.iter().find(|(indicator, _)| *indicator == Indicator::UdpRate);
             let rate = rate.map(|(_, rate)| *rate);
             known.extend(before.map(|rate| (Indicator::UdpRateBefore, rate)));

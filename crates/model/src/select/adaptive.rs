@@ -196,8 +196,10 @@ impl Monitor {
     /// follows only if the network has changed. The thesis has one stage.
     ///
     /// The difference is that of equation 3.1 over the pings. Signals are left out: they explain less of
-    /// a rate than packets that have just crossed the network, and their sum grows with their number. A network that answers no ping needs no burst: see [`Self::silent`].
-    pub fn decide_burst(&self, now: Time) -> ProbeDecision {
+    /// a rate than packets that have just crossed the network, and their sum grows with their number.
+    /// A network that answers no ping needs no burst: see [`Self::silent`]. A probe that is older than
+    /// `blind` is repeated.
+    pub fn decide_burst(&self, now: Time, blind: Span) -> ProbeDecision {
         let Some((at, before)) = &self.probed else { return ProbeDecision::First };
         let is_silent = |indicators: &Indicators| indicators.value(Indicator::PingMean).is_none();
         match (is_silent(before), is_silent(&self.indicators)) {
@@ -207,7 +209,7 @@ impl Monitor {
         }
         match self.change_of(before, Indicator::is_ping) {
             Some(by) if by > self.limits.ping_threshold => ProbeDecision::Changed(by),
-            _ if now.since(*at) >= self.limits.blind => ProbeDecision::Blind(now.since(*at)),
+            _ if now.since(*at) >= blind => ProbeDecision::Blind(now.since(*at)),
             by => ProbeDecision::Similar(by.unwrap_or_default()),
         }
     }
@@ -322,7 +324,7 @@ mod tests {
         let mut monitor = Monitor::new(ProbeLimits::default());
         let mut pings = |at, round_trip: f64| {
             monitor.set(secs(at), Indicator::PingMean, round_trip);
-            let decision = monitor.decide_burst(secs(at));
+            let decision = monitor.decide_burst(secs(at), Span::from_secs(20));
             match decision {
                 ProbeDecision::Silent => monitor.silent(secs(at)),
                 decision if decision.is_probe() => {
@@ -343,7 +345,10 @@ mod tests {
         for (at, rssi) in [(51, -50.0), (52, -80.0)] {
             monitor.set(secs(at), Indicator::Rssi, rssi);
         }
-        assert!(matches!(monitor.decide_burst(secs(52)), ProbeDecision::Similar(_)));
+        assert!(matches!(
+            monitor.decide_burst(secs(52), Span::from_secs(20)),
+            ProbeDecision::Similar(_)
+        ));
     }
 
     #[test]

@@ -17,8 +17,10 @@ use super::objective::{Goal, Supply};
 use super::selector::{DWELL, Kept};
 use super::{Choice, NetworkKind};
 
+mod fall;
 mod stall;
 
+use self::fall::FallMeter;
 use self::stall::StallMeter;
 
 /// Networks that are known at a time; the one that is gone for longest makes room.
@@ -42,6 +44,11 @@ const BUSY_BYTES: u64 = 16 << 10;
 /// `MAX_HOLD`.
 const HOLD: Span = Span::from_secs(10);
 const MAX_HOLD: Span = Span::from_secs(60);
+/// Share of the bytes of streams that bursts may take while they run: where bytes pass, a network that
+/// is not known well costs more than a burst.
+const BURST_SHARE: f64 = 0.02;
+/// While streams have paid for a burst, it follows unchanged pings after this time.
+const STREAM_BLIND: Span = Span::from_secs(5);
 /// Time after which a network that cannot answer pings is tried again.
 const TRIAL: Span = Span::from_secs(30);
 
@@ -154,6 +161,8 @@ struct State {
     pinged: Option<Time>,
     running: Option<Stage>,
     wants_burst: bool,
+    /// Whether a burst is to show why much less arrives than before.
+    wants_check: bool,
     /// Whether it has ever answered: without that, silence proves nothing.
     has_answered: bool,
     is_silent: bool,
@@ -167,6 +176,7 @@ struct State {
     /// The last decision about a burst.
     last: Option<ProbeDecision>,
     stall: StallMeter,
+    fall: FallMeter,
     gone: Option<Time>,
 }
 
@@ -180,6 +190,8 @@ pub struct Steering {
     sizes: Sizes,
     waits_until: Time,
     busy_until: Time,
+    /// Bytes of bursts that streams have paid for: two bursts at most, and one at the beginning.
+    paid: Size,
     /// Whether something has changed since the last decisions.
     is_due: bool,
 }
@@ -201,6 +213,7 @@ impl Steering {
             sizes: Sizes::unknown(false),
             waits_until: now + WAIT,
             busy_until: now,
+            paid: settings.burst_cost.unwrap_or_default(),
             is_due: true,
             settings,
         };
@@ -364,6 +377,7 @@ impl Steering {
             pinged: None,
             running: None,
             wants_burst: false,
+            wants_check: false,
             has_answered: false,
             is_silent: false,
             held_until: now,
@@ -372,6 +386,7 @@ impl Steering {
             missing: None,
             last: None,
             stall: StallMeter::new(now),
+            fall: FallMeter::default(),
             gone: None,
         });
         self.states.len() - 1
@@ -391,7 +406,12 @@ impl Steering {
         let choice = self.choice_of(&self.lanes[place].networks);
         let lane = &mut self.lanes[place];
         let has_passed = total > lane.total;
+        let passed = total.saturating_sub(lane.total);
         lane.total = total;
+        if let Some(cost) = self.settings.burst_cost {
+            let share = Size::from_bytes((passed.as_bytes() as f64 * BURST_SHARE) as u64);
+            self.paid = (self.paid + share).min(cost + cost);
+        }
         let is_idle = |(_, last): &(Keeper, Time)| now.since(*last) > IDLE;
         if has_passed && lane.keeper.as_ref().is_none_or(is_idle) {
             lane.keeper = choice.map(|choice| (Keeper::new(now, choice), now));
@@ -436,6 +456,9 @@ impl Steering {
         if is_transfer {
             (state.held_until, state.hold) = (now, Span::ZERO);
         }
+        state.fall.on_counters(now, received);
+        self.check_fall(now, index);
+        let state = &mut self.states[index];
         if !state.is_silent {
             if is_still {
                 self.on_standstill(now, index);
@@ -450,6 +473,29 @@ impl Steering {
             state.stall.reset(now);
             self.is_due = true;
         }
+    }
+
+    /// Wants a burst if much less arrives than before over a network that streams use: it may be slow
+    /// now, or the streams have less to carry.
+    fn check_fall(&mut self, now: Time, index: usize) {
+        let (network, state) = (&self.decider.networks[index], &mut self.states[index]);
+        let is_running = |lane: &LaneState| {
+            lane.keeper.as_ref().is_some_and(|(_, last)| now.since(*last) <= IDLE)
+                && lane.networks.contains(&network.name)
+        };
+        let indicators = network.monitor.indicators();
+        let burst = indicators.get(Indicator::UdpRate);
+        let known = indicators
+            .get(Indicator::OwnRate)
+            .filter(|own| now.since(own.at) <= IDLE && burst.is_none_or(|burst| burst.at < own.at));
+        let Some(known) = known else { return };
+        let can_pay = |cost: Size| {
+            self.paid >= cost && state.monthly.is_none_or(|most| state.spent + cost <= most)
+        };
+        state.wants_check |= state.fall.has_fallen(known.value)
+            && state.running.is_none()
+            && self.settings.burst_cost.is_some_and(can_pay)
+            && self.lanes.iter().any(is_running);
     }
 
     /// Packets of applications or bonds are not answered, which pings may be.
@@ -523,7 +569,10 @@ impl Steering {
             return self.on_silence(now, index);
         }
         let Some(cost) = self.settings.burst_cost else { return monitor.probed(now, false) };
-        let decision = monitor.decide_burst(now);
+        let is_paid = self.paid >= cost;
+        let blind = self.settings.limits.blind;
+        let blind = if is_paid { blind.min(STREAM_BLIND) } else { blind };
+        let decision = monitor.decide_burst(now, blind);
         let is_spent = state.monthly.is_some_and(|most| state.spent + cost > most);
         state.wants_burst = decision.is_probe() && !is_spent;
         state.last = Some(if is_spent { ProbeDecision::Spent } else { decision });
@@ -544,7 +593,7 @@ impl Steering {
             if state.running.is_some() || state.listed.is_some() {
                 continue;
             }
-            let is_burst = state.wants_burst;
+            let is_burst = state.wants_burst || state.wants_check;
             let is_early = state.pinged.is_some_and(|pinged| now < pinged + PING_INTERVAL);
             let wants_pings = || {
                 use ProbeDecision::{Background, OwnTraffic, Spent};
@@ -555,9 +604,11 @@ impl Steering {
             }
             let stage = if is_burst { Stage::Burst } else { Stage::Pings };
             let state = &mut self.states[index];
-            (state.wants_burst, state.running) = (false, Some(stage));
-            if !is_burst {
-                state.pinged = Some(now);
+            state.running = Some(stage);
+            (state.wants_burst, state.wants_check) = (false, false);
+            match self.settings.burst_cost.filter(|_| is_burst) {
+                Some(cost) => self.paid = self.paid.saturating_sub(cost),
+                None => state.pinged = Some(now),
             }
             let network = self.decider.networks[index].name.clone();
             return Some(Action::Probe { network, stage });
@@ -616,6 +667,7 @@ impl Steering {
             app: None,
             kept,
             allows_both: is_stream && self.settings.allows_both,
+            goes_on: is_stream,
         };
         (self.decider.goal, self.decider.switching_cost) =
             (lane.goal, if is_stream { STREAM_COST } else { 0.0 });

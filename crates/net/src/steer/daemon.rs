@@ -700,7 +700,8 @@ impl Daemon {
         };
         let app = query.app.as_deref();
         let kept = self.steering.kept(&query.followed);
-        let request = Request { sizes: &sizes, app, kept, allows_both: query.both };
+        let request =
+            Request { sizes: &sizes, app, kept, allows_both: query.both, goes_on: kept.is_some() };
         let goal = query.goal.as_deref().and_then(Goal::named);
         let decision = self.steering.decide(self.now(), goal, &request);
         let decider = self.steering.decider();

@@ -50,7 +50,8 @@ fn decider(wifi: (f64, f64), lte: (f64, f64)) -> Decider {
 
 fn decide(decider: &Decider, bytes: u64) -> Option<Decision> {
     let sizes = Sizes::known(Size::from_bytes(bytes));
-    let request = Request { sizes: &sizes, app: None, kept: None, allows_both: false };
+    let request =
+        Request { sizes: &sizes, app: None, kept: None, allows_both: false, goes_on: false };
     decider.decide(at(2), &request)
 }
 
@@ -102,7 +103,8 @@ fn an_override_lasts_until_its_end_and_needs_its_network() {
     };
     let best_for = |one: &Decider, app: Option<&str>, now| {
         let sizes = Sizes::known(Size::from_bytes(3_000));
-        let request = Request { sizes: &sizes, app, kept: None, allows_both: false };
+        let request =
+            Request { sizes: &sizes, app, kept: None, allows_both: false, goes_on: false };
         one.decide(at(now), &request).unwrap().best().choice
     };
     one.overrides = vec![lte(None, 10)];
@@ -117,7 +119,8 @@ fn an_override_lasts_until_its_end_and_needs_its_network() {
 fn both_networks_are_a_choice_if_they_can_carry_it() {
     let one = decider((40.0, 10.0), (50.0, 10.0));
     let sizes = Sizes::known(Size::from_bytes(10_000_000));
-    let request = Request { sizes: &sizes, app: None, kept: None, allows_both: true };
+    let request =
+        Request { sizes: &sizes, app: None, kept: None, allows_both: true, goes_on: false };
     let decision = one.decide(at(2), &request).unwrap();
     assert_eq!(decision.rated.len(), 4);
     assert!(matches!(decision.best().choice, Choice::Both(..)), "{decision:?}");
@@ -138,7 +141,8 @@ fn own_traffic_that_has_slowed_down_is_left_after_the_dwell() {
     let sizes = Sizes::known(Size::from_bytes(10_000_000));
     let kept =
         Some(Kept { choice: WIFI, since: at(1), stands_still: false, dwell: Span::from_secs(2) });
-    let request = |kept| Request { sizes: &sizes, app: None, kept, allows_both: false };
+    let request =
+        |kept| Request { sizes: &sizes, app: None, kept, allows_both: false, goes_on: false };
     one.networks[0].monitor.set(at(2), Indicator::OwnRate, 0.5);
     let reason =
         |one: &Decider, now: u64| one.decide(at(now), &request(kept)).unwrap().selection.reason;
@@ -157,7 +161,7 @@ proptest! {
             network.unusable = spent.then_some(Unusable::Spent);
         }
         let sizes = Sizes::known(Size::from_bytes(bytes));
-        let request = Request { sizes: &sizes, app: None, kept: None, allows_both };
+        let request = Request { sizes: &sizes, app: None, kept: None, allows_both, goes_on: false };
         match one.decide(at(2), &request) {
             Some(decision) => {
                 let used: Vec<usize> = decision.best().choice.networks().collect();
@@ -197,4 +201,21 @@ fn an_unknown_end_is_as_far_as_the_fastest_open_network_carries_while_a_choice_i
     assert_eq!(bytes(&one, 3), 100_000);
     one.networks[0].unusable = Some(Unusable::Down);
     assert_eq!(bytes(&one, 3), 100_000);
+}
+
+#[test]
+fn what_goes_on_is_predicted_from_the_rates_of_now() {
+    let one = decider((30.0, 10.0), (60.0, 10.0));
+    let sizes = Sizes::known(Size::from_bytes(2_500_000));
+    let decision = |goes_on| {
+        let request = Request { sizes: &sizes, app: None, kept: None, allows_both: false, goes_on };
+        one.decide(at(2), &request).unwrap()
+    };
+    assert!(decision(false).rated.iter().all(|one| !one.is_closed_form));
+    for rated in &decision(true).rated {
+        // 2 s, and the round trips of the beginning.
+        let Prediction { seconds, low, high } = rated.prediction;
+        assert!(rated.is_closed_form && (2.0..2.5).contains(&seconds), "{seconds}");
+        assert!(low > 1.3 && high < 3.8, "{low} {high}");
+    }
 }

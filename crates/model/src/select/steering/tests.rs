@@ -304,6 +304,79 @@ fn streams_never_use_two_networks_where_that_is_forbidden() {
     assert_eq!(host.last(), "bond (fast): wifi");
 }
 
+/// A download over the bond of a host that uses one network at a time.
+struct Download {
+    host: Host,
+    received: u64,
+}
+
+impl Download {
+    fn new() -> Self {
+        let mut host = Host::new(Some(BURST));
+        host.steering.settings.allows_both = false;
+        host.run(0..3_000);
+        host.steering.set_goals(at(3_000), &[("fast".to_owned(), Goal::FAST)]);
+        host.poll(3_000);
+        assert_eq!(host.last(), "bond (fast): wifi");
+        Self { host, received: 0 }
+    }
+
+    /// Receives over Wi-Fi, at a rate that the counters show.
+    fn run(&mut self, millis: std::ops::Range<u64>, mbps: f64) {
+        for now in millis.step_by(500) {
+            self.received += (mbps * 1e6 / 16.0) as u64;
+            let steering = &mut self.host.steering;
+            if mbps > 1.0 {
+                steering.on_reading(at(now), "wifi", Indicator::OwnRate, mbps);
+            }
+            steering.on_counters(at(now), "wifi", self.received, 0);
+            steering.on_bytes(at(now), "fast", Size::from_bytes(self.received));
+            self.host.poll(now);
+        }
+    }
+}
+
+#[test]
+fn a_download_that_slows_down_is_checked_by_a_burst_and_leaves_a_slow_network() {
+    let mut download = Download::new();
+    download.run(3_000..10_000, 20.0);
+    let before = download.host.probes[0][1];
+    // The application has less to carry.
+    download.run(10_000..12_000, 0.5);
+    assert_eq!(download.host.probes[0][1], before + 1, "once");
+    assert_eq!(download.host.last(), "bond (fast): wifi");
+    download.run(12_000..20_000, 20.0);
+    download.host.rates[0] = 0.5;
+    download.run(20_000..22_000, 0.5);
+    assert_eq!(download.host.last(), "bond (fast): lte");
+}
+
+#[test]
+fn a_download_that_slows_down_takes_no_burst_beyond_the_month() {
+    let mut download = Download::new();
+    let spent = Size::from_bytes(1_000_000);
+    let wifi = NetworkFacts { spent, monthly: Some(spent), ..facts("wifi", NetworkKind::Wifi) };
+    let lte = facts("lte", NetworkKind::Cellular);
+    download.host.steering.set_networks(at(3_000), vec![wifi, lte]);
+    download.run(3_000..10_000, 20.0);
+    let before = download.host.probes[0];
+    download.run(10_000..14_000, 0.5);
+    assert_eq!(download.host.probes[0], before);
+}
+
+#[test]
+fn streams_pay_for_bursts_over_the_other_network() {
+    let bursts = |mbps: f64| {
+        let mut download = Download::new();
+        let before = download.host.probes[1][1];
+        download.run(3_000..63_000, mbps);
+        download.host.probes[1][1] - before
+    };
+    assert_eq!(bursts(20.0), 12, "each 5 s");
+    // 15 MB in a minute pay for five, and one is there at the beginning.
+    assert!((3..=6).contains(&bursts(2.0)));
+}
+
 #[test]
 fn probes_end_with_the_bytes_of_the_month_and_without_a_request() {
     let mut host = Host::new(Some(BURST));
@@ -427,7 +500,8 @@ fn a_transfer_that_goes_on_stays_on_a_network_that_is_nearly_as_good() {
         let choose = |followed: &[&str]| -> Vec<String> {
             let followed: Vec<String> = followed.iter().map(|&name| name.to_owned()).collect();
             let kept = host.steering.kept(&followed);
-            let request = Request { sizes: &sizes, app: None, kept, allows_both: false };
+            let request =
+                Request { sizes: &sizes, app: None, kept, allows_both: false, goes_on: false };
             let decision = host.steering.decide(at(3_000), None, &request).unwrap();
             let networks = decision.best().choice.networks();
             networks.map(|index| host.steering.decider().networks[index].name.clone()).collect()
