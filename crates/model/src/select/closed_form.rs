@@ -31,16 +31,16 @@ pub struct LinkEstimate {
 }
 
 impl LinkEstimate {
-    /// From indicators: those of own traffic if there are any, else those of probes.
+    /// From indicators: those of own traffic if there are any, else those of probes. A burst of which
+    /// nothing arrived leaves the rate unknown: a whole transfer outlasts such a moment, and models have
+    /// learned it so (as a rate of almost 0, it recovered half as much of Max(S/E) at the places of (b)).
     pub fn of(indicators: &Indicators) -> Self {
-        let round_trip = [Indicator::OwnRoundTrip, Indicator::PingMean, Indicator::PingMin]
-            .into_iter()
-            .find_map(|one| indicators.value(one).filter(|seconds| *seconds > 0.0));
-        let rate = [Indicator::OwnRate, Indicator::UdpRate]
-            .into_iter()
-            .find_map(|one| indicators.value(one))
-            .or_else(|| indicators.value(Indicator::LinkRate).filter(|mbps| *mbps > 0.0))
-            .map(|mbps| mbps.max(LEAST_RATE) * 1e6);
+        let first = |wanted: [Indicator; 3]| {
+            wanted.into_iter().find_map(|one| indicators.value(one).filter(|value| *value > 0.0))
+        };
+        let round_trip = first([Indicator::OwnRoundTrip, Indicator::PingMean, Indicator::PingMin]);
+        let rate = first([Indicator::OwnRate, Indicator::UdpRate, Indicator::LinkRate]);
+        let rate = rate.map(|mbps| mbps * 1e6);
         let is_assumed = round_trip.is_none() || rate.is_none();
         let round_trip = round_trip.unwrap_or(UNKNOWN_ROUND_TRIP);
         let rate = rate.unwrap_or(UNKNOWN_RATE);
@@ -51,6 +51,17 @@ impl LinkEstimate {
             round_trip: Span::from_secs_f64(round_trip),
             rate: Rate::from_bps(rate.min(bound) as u64),
             is_assumed,
+        }
+    }
+
+    /// The same for the next seconds, in which a network on which a burst did not arrive has no rate.
+    pub fn of_now(indicators: &Indicators) -> Self {
+        let is_dead = indicators.value(Indicator::OwnRate).is_none()
+            && indicators.value(Indicator::UdpRate).is_some_and(|mbps| mbps <= 0.0);
+        let found = Self::of(indicators);
+        match is_dead {
+            true => Self { rate: Rate::from_bps((LEAST_RATE * 1e6) as u64), ..found },
+            false => found,
         }
     }
 
@@ -97,9 +108,8 @@ impl LinkEstimate {
 }
 
 /// Seconds of a download that begins on one network, and is joined by another one if there is one.
-pub fn seconds(first: &Indicators, joined: Option<&Indicators>, size: Size) -> f64 {
-    let first = LinkEstimate::of(first);
-    match joined.map(LinkEstimate::of) {
+pub fn seconds(first: LinkEstimate, joined: Option<LinkEstimate>, size: Size) -> f64 {
+    match joined {
         None => first.seconds(size, HANDSHAKES),
         Some(joined) => first.seconds_with(&joined, size, HANDSHAKES),
     }
@@ -130,16 +140,24 @@ mod tests {
             (found.round_trip.as_nanos() / 1_000_000, found.rate.as_bps() / 1_000_000)
         };
         assert_eq!(set(Indicator::PingMean, 0.04), (40, 10));
-        assert_eq!(
-            set(Indicator::UdpRate, 0.0),
-            (40, 0),
-            "a burst that did not arrive is no guess"
-        );
+        assert_eq!(set(Indicator::UdpRate, 0.0), (40, 10));
         assert_eq!(set(Indicator::UdpRate, 20.0), (40, 20));
         assert_eq!(set(Indicator::OwnRate, 12.0), (40, 12));
         assert_eq!(set(Indicator::OwnRoundTrip, 0.05), (50, 12));
         // 1.22 segments in 50 ms, times ten.
         assert_eq!(set(Indicator::UdpLoss, 0.01), (50, 2));
+    }
+
+    #[test]
+    fn a_burst_that_did_not_arrive_is_no_guess_for_the_next_seconds() {
+        let mut indicators = Indicators::default();
+        let mut set = |one, value| {
+            indicators.set(Time::ZERO, one, value);
+            LinkEstimate::of_now(&indicators).rate.as_bps() / 1_000
+        };
+        assert_eq!(set(Indicator::UdpRate, 0.0), 10);
+        assert_eq!(set(Indicator::OwnRate, 2.0), 2_000);
+        assert_eq!(set(Indicator::UdpRate, 5.0), 2_000);
     }
 
     #[test]

@@ -280,8 +280,9 @@ impl Decider {
             Choice::Only(one) => (Carriage::Only(role(one)), one, None),
             Choice::Both(one, other) => (Carriage::Both(role(one)), one, Some(other)),
         };
-        let closed =
-            closed_form::seconds(&indicators[first], second.map(|one| &indicators[one]), size);
+        let estimate = if goes_on { LinkEstimate::of_now } else { LinkEstimate::of };
+        let second = second.map(|one| estimate(&indicators[one]));
+        let closed = closed_form::seconds(estimate(&indicators[first]), second, size);
         let networks: Vec<(Role, &Indicators)> =
             choice.networks().map(|index| (role(index), &indicators[index])).collect();
         let features = Features::new(size, closed, &networks);

@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 use manyways_unit::{Size, Time};
 use thiserror::Error;
 
-use super::closed_form;
+use super::closed_form::{self, LinkEstimate};
 use super::features::{Feature, Features, Role};
 use super::indicator::{Indicator, Indicators};
 use super::model::Carriage;
@@ -158,7 +158,8 @@ pub fn closed_form(carriage: Carriage, size: Size, indicators: &[Indicators; 2])
         Carriage::Both(Role::Lte) => (Role::Lte, Some(Role::Wifi)),
     };
     let of = |role: Role| &indicators[role as usize];
-    closed_form::seconds(of(first), joined.map(of), size)
+    let estimate = |one| LinkEstimate::of(of(one));
+    closed_form::seconds(estimate(first), joined.map(estimate), size)
 }
 
 /// The inputs of a model for a transfer.
