@@ -158,7 +158,12 @@ impl Monitor {
         let change = |indicator: Indicator| {
             let (now, then) = (self.indicators.value(indicator)?, before.value(indicator)?);
             let (low, high) = self.ranges[indicator as usize]?;
-            let least = if indicator.is_ping() { PING_RANGE * then } else { 0.0 };
+            // A deviation of microseconds may double without meaning.
+            let round_trip = match indicator {
+                Indicator::PingDeviation => before.value(Indicator::PingMean),
+                one => one.is_ping().then_some(then),
+            };
+            let least = PING_RANGE * round_trip.unwrap_or_default();
             let range = (high - low).max(least);
             Some(if range > 0.0 { (now - then).abs() / range } else { 0.0 })
         };
@@ -317,6 +322,21 @@ mod tests {
         assert_eq!(decide(&monitor, 9_001), ProbeDecision::Wait(secs(9_600)));
         monitor.probed(secs(9_600), false);
         assert_eq!(decide(&monitor, 9_601), ProbeDecision::Wait(secs(9_605)));
+    }
+
+    #[test]
+    fn pings_that_deviate_by_microseconds_cause_no_burst() {
+        let mut monitor = Monitor::new(ProbeLimits::default());
+        let mut pings = |at: u64, deviation: f64| {
+            monitor.set(secs(at), Indicator::PingMean, 0.030);
+            monitor.set(secs(at), Indicator::PingDeviation, deviation);
+            let decision = monitor.decide_burst(secs(at), Span::from_secs(20));
+            monitor.probed(secs(at), false);
+            decision
+        };
+        pings(0, 2e-6);
+        assert!(matches!(pings(5, 60e-6), ProbeDecision::Similar(_)));
+        assert!(matches!(pings(10, 9e-3), ProbeDecision::Changed(_)));
     }
 
     #[test]
