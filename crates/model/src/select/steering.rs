@@ -11,7 +11,7 @@ use super::adaptive::{Monitor, ProbeDecision, ProbeLimits};
 use super::decider::{Decider, Decision, Network, Override, Request, Unusable};
 use super::energy::TransferEnergy;
 use super::history::Sizes;
-use super::indicator::{Indicator, Source};
+use super::indicator::Indicator;
 use super::keeper::Keeper;
 use super::objective::{Goal, Supply};
 use super::selector::{DWELL, Kept};
@@ -27,6 +27,9 @@ use self::stall::StallMeter;
 const MAX_NETWORKS: usize = 16;
 /// Shortest time between the pings of a network.
 const PING_INTERVAL: Span = Span::from_secs(5);
+/// The same for one that fell silent this long ago: it may return soon.
+const SILENT_INTERVAL: Span = Span::from_secs(2);
+const SILENT_TIME: Span = Span::from_secs(30);
 /// Time after a request, traffic or a new network in which probes are sent.
 const WAIT: Span = Span::from_secs(10);
 /// Time between polls of indicators while something is transferred, and while nothing is (§3.6.1 of
@@ -156,6 +159,8 @@ pub struct LaneState {
 struct State {
     /// As listed: without silence.
     listed: Option<Unusable>,
+    /// Its place in the last list.
+    rank: usize,
     spent: Size,
     monthly: Option<Size>,
     pinged: Option<Time>,
@@ -166,6 +171,7 @@ struct State {
     /// Whether it has ever answered: without that, silence proves nothing.
     has_answered: bool,
     is_silent: bool,
+    silent_since: Time,
     /// Until then only a transfer shows that it works.
     held_until: Time,
     /// When it is used again without an answer, if it has never given one.
@@ -317,8 +323,8 @@ impl Steering {
         self.is_due = true;
     }
 
-    /// Takes the networks of the host. One that is not listed is down; its indicators are kept for its
-    /// return.
+    /// Takes the networks of the host, in its own order of preference. One that is not listed is down;
+    /// its indicators are kept for its return.
     pub fn set_networks(&mut self, now: Time, mut facts: Vec<NetworkFacts>) {
         // More would take the places of each other again and again.
         facts.truncate(MAX_NETWORKS);
@@ -328,7 +334,7 @@ impl Steering {
                 state.gone.get_or_insert(now);
             }
         }
-        for one in facts {
+        for (rank, one) in facts.into_iter().enumerate() {
             let index = self.index(&one.name).unwrap_or_else(|| self.add_network(now, &one));
             let (network, state) = (&mut self.decider.networks[index], &mut self.states[index]);
             if state.listed.is_some() && one.unusable.is_none() {
@@ -340,6 +346,7 @@ impl Steering {
                 self.waits_until = self.waits_until.max(now + WAIT);
             }
             state.listed = one.unusable;
+            state.rank = rank;
             state.gone = None;
             (state.spent, state.monthly) = (one.spent, one.monthly);
             (network.kind, network.energy) = (one.kind, one.energy);
@@ -372,6 +379,7 @@ impl Steering {
         });
         self.states.push(State {
             listed: Some(Unusable::Down),
+            rank: usize::MAX,
             spent: facts.spent,
             monthly: facts.monthly,
             pinged: None,
@@ -380,6 +388,7 @@ impl Steering {
             wants_check: false,
             has_answered: false,
             is_silent: false,
+            silent_since: now,
             held_until: now,
             trial_at: now,
             hold: Span::ZERO,
@@ -435,7 +444,8 @@ impl Steering {
             _ => value,
         };
         monitor.set(at, indicator, value);
-        if indicator.source() == Source::Own && value.is_finite() {
+        // A rate may be that of an upload without answers.
+        if indicator == Indicator::OwnRoundTrip && value.is_finite() {
             self.states[index].has_answered = true;
             self.states[index].is_silent = false;
         }
@@ -448,7 +458,7 @@ impl Steering {
         let state = &mut self.states[index];
         let passed = state.stall.on_counters(now, received, sent_packets);
         let is_still = state.stall.is_still(now);
-        if passed >= BUSY_BYTES || is_still {
+        if passed >= BUSY_BYTES || is_still || state.stall.is_doubtful(now) {
             self.busy_until = self.busy_until.max(now + IDLE_INTERVAL);
             self.waits_until = self.waits_until.max(now + WAIT);
         }
@@ -517,7 +527,10 @@ impl Steering {
     }
 
     fn on_silence(&mut self, now: Time, index: usize) {
-        self.states[index].is_silent = true;
+        let state = &mut self.states[index];
+        if !std::mem::replace(&mut state.is_silent, true) {
+            state.silent_since = now;
+        }
         let monitor = &mut self.decider.networks[index].monitor;
         monitor.silent(now);
         // The traffic before the silence does not show what pings would show now.
@@ -549,7 +562,11 @@ impl Steering {
             return self.decider.networks[index].monitor.probed(now, is_as_predicted);
         }
         let fresh = self.settings.limits.fresh;
-        let has_traffic = monitor.indicators().age(now, Source::Own).is_some_and(|age| age < fresh);
+        let has_traffic = monitor
+            .indicators()
+            .get(Indicator::OwnRoundTrip)
+            .is_some_and(|known| now.since(known.at) < fresh)
+            || state.stall.has_carried(now, fresh);
         let state = &mut self.states[index];
         if (has_answer || has_traffic) && state.is_silent && now < state.held_until {
             state.has_answered |= has_answer;
@@ -580,7 +597,7 @@ impl Steering {
 
     /// The next action; call it until it returns `None`, after each input and each interval.
     pub fn poll(&mut self, now: Time) -> Option<Action> {
-        self.probe_due(now).or_else(|| self.choice_due(now))
+        self.choice_due(now).or_else(|| self.probe_due(now))
     }
 
     fn probe_due(&mut self, now: Time) -> Option<Action> {
@@ -594,7 +611,11 @@ impl Steering {
                 continue;
             }
             let is_burst = state.wants_burst || state.wants_check;
-            let is_early = state.pinged.is_some_and(|pinged| now < pinged + PING_INTERVAL);
+            let interval = match state.is_silent && now < state.silent_since + SILENT_TIME {
+                true => SILENT_INTERVAL,
+                false => PING_INTERVAL,
+            };
+            let is_early = state.pinged.is_some_and(|pinged| now < pinged + interval);
             let wants_pings = || {
                 use ProbeDecision::{Background, OwnTraffic, Spent};
                 !matches!(self.decide_pings(now, index), Background | OwnTraffic | Spent)
@@ -656,9 +677,12 @@ impl Steering {
         let lane = &self.lanes[place];
         let is_stream = lane.lane != Lane::NewFlows;
         let horizon = Sizes::known(self.decider.horizon(now));
-        let kept = self.choice_of(&lane.networks).map(|choice| Kept {
+        let own = || (!is_stream).then(|| self.host_choice()).flatten();
+        let kept = self.choice_of(&lane.networks).map(|choice| (choice, lane.since));
+        let kept = kept.or_else(|| own().map(|choice| (choice, Time::ZERO)));
+        let kept = kept.map(|(choice, since)| Kept {
             choice,
-            since: lane.since,
+            since,
             stands_still: choice.networks().all(|index| self.states[index].is_silent),
             dwell: lane.keeper.as_ref().map_or(DWELL, |(keeper, _)| keeper.kept(now).dwell),
         });
@@ -688,6 +712,12 @@ impl Steering {
             (lane.networks, lane.since) = (networks, now);
             (lane.has_chosen, lane.is_reported) = (true, false);
         }
+    }
+
+    /// The network that the host's own routes use.
+    fn host_choice(&self) -> Option<Choice> {
+        let usable = (0..self.states.len()).filter(|index| self.states[*index].listed.is_none());
+        usable.min_by_key(|index| self.states[*index].rank).map(Choice::Only)
     }
 
     fn choice_of(&self, names: &[String]) -> Option<Choice> {

@@ -8,6 +8,10 @@ const SILENCE: Span = Span::from_secs(2);
 const UNANSWERED: u64 = 3;
 /// Bytes in two polls in a row that show that a network works again: a single frame is a neighbour's.
 const LIVELY: u64 = 2;
+/// Fewer bytes between two polls may be those of neighbours, not answers.
+const NOISE: u64 = 1_000;
+/// Packets that were sent longer ago than this do not wait for an answer.
+const FORGOTTEN: Span = Span::from_secs(5);
 
 /// Judges by counters whether packets of an interface are answered.
 #[derive(Clone, Copy, Debug)]
@@ -19,11 +23,26 @@ pub(super) struct StallMeter {
     unanswered: u64,
     /// Polls in a row with received bytes.
     lively: u64,
+    /// Packets that were sent while only noise was received, since the first one; and the last one.
+    doubted: u64,
+    doubted_since: Time,
+    sent_at: Time,
+    /// When more than noise was received.
+    carried_at: Option<Time>,
 }
 
 impl StallMeter {
     pub(super) fn new(now: Time) -> Self {
-        Self { last: None, received_at: now, unanswered: 0, lively: 0 }
+        Self {
+            last: None,
+            received_at: now,
+            unanswered: 0,
+            lively: 0,
+            doubted: 0,
+            doubted_since: now,
+            sent_at: now,
+            carried_at: None,
+        }
     }
 
     /// Returns the bytes that were received since the last poll.
@@ -34,11 +53,22 @@ impl StallMeter {
         };
         // A counter that decreases belongs to another interface of the same name.
         let passed = received.saturating_sub(received_before);
+        let sent = sent_packets.saturating_sub(sent_before);
+        if passed >= NOISE || now.since(self.sent_at) > FORGOTTEN {
+            (self.doubted, self.doubted_since) = (0, now);
+        }
+        if passed >= NOISE {
+            self.carried_at = Some(now);
+        }
+        if sent > 0 {
+            self.sent_at = now;
+            self.doubted += sent;
+        }
         if passed > 0 || received < received_before {
             (self.received_at, self.unanswered) = (now, 0);
             self.lively += 1;
         } else {
-            self.unanswered += sent_packets.saturating_sub(sent_before);
+            self.unanswered += sent;
             self.lively = 0;
         }
         passed
@@ -47,6 +77,17 @@ impl StallMeter {
     /// Whether packets were sent for a while and nothing was received.
     pub(super) fn is_still(&self, now: Time) -> bool {
         self.unanswered >= UNANSWERED && now.since(self.received_at) >= SILENCE
+    }
+
+    /// Whether packets were sent for a while and little was received: answers, or the noise of
+    /// neighbours on a network without a way to the internet.
+    pub(super) fn is_doubtful(&self, now: Time) -> bool {
+        self.doubted >= UNANSWERED && now.since(self.doubted_since) >= SILENCE
+    }
+
+    /// Whether more than noise was received in this span.
+    pub(super) fn has_carried(&self, now: Time, span: Span) -> bool {
+        self.carried_at.is_some_and(|at| now.since(at) < span)
     }
 
     pub(super) fn is_lively(&self) -> bool {

@@ -150,6 +150,67 @@ fn counters_show_a_network_that_stands_still() {
     assert_eq!(host.last(), "new flows: wifi");
 }
 
+#[test]
+fn pings_go_over_a_network_that_sends_and_receives_only_noise() {
+    let mut host = Host::new(Some(BURST));
+    host.run(0..3_000);
+    assert_eq!(host.last(), "new flows: wifi");
+    // Nothing was requested for long.
+    let (start, mut sent, mut received) = (60_000, 0, 0);
+    let before = host.probes[0][0];
+    for half in 0..10 {
+        host.steering.on_counters(at(start + half * 500), "wifi", received, 0);
+        host.poll(start + half * 500);
+        received += 70;
+    }
+    assert_eq!(host.probes[0][0], before, "noise alone");
+    host.rates[0] = 0.0;
+    for half in 10..20 {
+        (sent, received) = (sent + 1, received + 70);
+        host.steering.on_counters(at(start + half * 500), "wifi", received, sent);
+        host.poll(start + half * 500);
+    }
+    assert_eq!(host.last(), "new flows: lte");
+}
+
+#[test]
+fn an_upload_that_is_not_answered_does_not_revive_a_network() {
+    let mut host = Host::new(None);
+    host.run(0..3_000);
+    host.steering.on_stall(at(3_000), "wifi");
+    host.steering.on_reading(at(3_100), "wifi", Indicator::OwnRate, 5.0);
+    assert!(host.steering.states[0].is_silent);
+    host.steering.on_reading(at(3_200), "wifi", Indicator::OwnRoundTrip, 0.05);
+    assert!(!host.steering.states[0].is_silent);
+}
+
+#[test]
+fn a_network_that_fell_silent_is_pinged_more_often_for_a_while() {
+    let mut host = Host::new(Some(BURST));
+    host.run(0..3_000);
+    host.rates[0] = 0.0;
+    let mut pings = |range| {
+        let before = host.probes[0][0];
+        host.run(range);
+        host.probes[0][0] - before
+    };
+    pings(3_000..10_000);
+    assert_eq!((pings(10_000..20_000), pings(60_000..80_000)), (5, 4));
+}
+
+#[test]
+fn the_network_of_the_host_carries_new_flows_until_another_one_is_surely_better() {
+    let first = |rates: [f64; 2]| {
+        let mut host = Host::new(Some(BURST));
+        host.steering.set_networks(at(0), both().into_iter().rev().collect());
+        host.rates = rates;
+        host.run(0..3_000);
+        host.last().to_owned()
+    };
+    assert_eq!(first([12.0, 10.0]), "new flows: lte", "the metric of the host prefers it");
+    assert_eq!(first([40.0, 10.0]), "new flows: wifi");
+}
+
 /// Half seconds within 2 minutes in which new flows use Wi-Fi, which passes nothing on.
 fn halves_on_dead_wifi(host: &mut Host) -> u64 {
     let (mut sent, mut halves) = (0, 0);
