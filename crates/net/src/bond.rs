@@ -69,7 +69,7 @@ pub use manyways_proto::bond::networks::NetworkSelection;
 pub use manyways_proto::bond::path::PathState;
 pub use manyways_proto::mux::Destination;
 pub use quic::SetupError;
-pub use status::{PathBytesStatus, PathStatus, Status, StreamStatus, Totals};
+pub use status::{EndedStream, PathBytesStatus, PathStatus, Status, StreamStatus, Totals};
 #[cfg(feature = "probe")]
 pub(crate) use tls::{client as client_tls, peer_key, server as server_tls};
 pub use usage::{UsageFile, state_folder};

@@ -39,14 +39,16 @@ fn a_status_names_networks_applications_and_rules() {
             "$M" bond status --json
             "$M" bond status > status.txt
             kill $FETCH
+            wait_for '"$M" bond status --json | grep "ended.:..{"'
+            "$M" bond status --json
             end
             "$M" bond status || echo "ended with $?"
             "#,
         )
         .expect_success();
     let lines: Vec<&str> = done.stdout.lines().collect();
-    let [idle, busy, "ended with 1"] = lines[..] else { panic!("{}", done.stdout) };
-    let (idle, busy) = (json(idle), json(busy));
+    let [idle, busy, after, "ended with 1"] = lines[..] else { panic!("{}", done.stdout) };
+    let (idle, busy, after) = (json(idle), json(busy), json(after));
     assert_eq!(idle["schema"], "manyways.bond-status/2");
     assert_eq!((&idle["name"], &idle["policy"]), (&"default".into(), &"policy.toml".into()));
     assert_eq!(idle["streams"], Value::Array(Vec::new()));
@@ -70,6 +72,10 @@ fn a_status_names_networks_applications_and_rules() {
     assert_eq!(stream["process"], "curl", "it is found out for whoever asks");
     assert!(stream["down_bytes"].as_u64().is_some_and(|bytes| bytes > 20_000), "{stream}");
     assert!(stream["paths"]["wifi"]["received_bytes"].as_u64() > Some(0), "{stream}");
+    let ended = &after["ended"][0];
+    assert_eq!((&after["streams"], &ended["stream"]), (&json("[]"), &stream["stream"]));
+    assert_eq!((&ended["domain"], &ended["process"]), (&stream["domain"], &stream["process"]));
+    assert!(ended["down_bytes"].as_u64() >= stream["down_bytes"].as_u64(), "{ended}");
     let shown = testbed.read("status.txt");
     for word in ["wifi", "lte", "files.example:80", "curl", "downloads", "minrtt"] {
         assert!(shown.contains(word), "{word}: {shown}");

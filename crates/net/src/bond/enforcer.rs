@@ -30,6 +30,7 @@ use super::host_networks::HostNetworks;
 use super::journal::{self, Journal};
 use super::path_monitor::{read_battery, sample_paths, today};
 use super::process_lookup::ProcessLookup;
+use super::status::{EndedStream, MAX_ENDED};
 use super::timer;
 use super::usage::UsageFile;
 
@@ -69,6 +70,8 @@ struct Inner {
     dns_queries: RefCell<VecDeque<(FlowId, u16, HostName)>>,
     /// Flows that are streams, by stream number.
     streams: RefCell<BTreeMap<u64, Rc<TrackedFlow>>>,
+    /// The last streams that have ended.
+    ended: RefCell<VecDeque<EndedStream>>,
     gate: Gate,
     /// Notified when the next wakeup of the table may have changed.
     timer: Notify,
@@ -106,6 +109,7 @@ impl PolicyEnforcer {
             names: RefCell::default(),
             dns_queries: RefCell::default(),
             streams: RefCell::default(),
+            ended: RefCell::default(),
             gate: Gate::new(clock),
             timer: Notify::new(),
             journal,
@@ -480,6 +484,28 @@ impl PolicyEnforcer {
         }
     }
 
+    fn add_ended(&self, id: AppFlowId, totals: &StreamTotals) {
+        let table = self.0.table.borrow();
+        let Some(facts) = table.get(id).map(|flow| &flow.facts) else { return };
+        let mut ended = self.0.ended.borrow_mut();
+        if ended.len() >= MAX_ENDED {
+            ended.pop_front();
+        }
+        ended.push_back(EndedStream {
+            stream: totals.number,
+            destination: facts.destination.to_string(),
+            domain: facts.domain.clone(),
+            process: facts.process.clone(),
+            up_bytes: totals.up,
+            down_bytes: totals.down,
+        });
+    }
+
+    /// The last streams that have ended, the oldest first.
+    pub(super) fn ended(&self) -> Vec<EndedStream> {
+        self.0.ended.borrow().iter().cloned().collect()
+    }
+
     /// Changes the choices of paths. If they differ then, decides again about all flows.
     pub(super) fn with_choices<R>(&self, change: impl FnOnce(Time, &mut Choices) -> R) -> R {
         let result = change(self.now(), &mut self.0.choices.borrow_mut());
@@ -583,6 +609,7 @@ impl PolicyEnforcer {
                 TrafficEvent::StreamClosed(totals) => {
                     let closed = self.0.streams.borrow_mut().remove(&totals.number);
                     if let Some(flow) = closed {
+                        self.add_ended(flow.id, &totals);
                         let names = self.0.client.paths();
                         let name =
                             |id: PathId| names.get(usize::from(id.0)).cloned().unwrap_or_default();

@@ -219,6 +219,7 @@ mod tests {
             policy: None,
             no_path_action: None,
             auto_goals: Vec::new(),
+            ended: Vec::new(),
             paths: vec![path("wlan0", Some(0.025)), path("wlan1", None)],
             stream_count: 3,
             streams: Vec::new(),

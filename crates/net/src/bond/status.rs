@@ -16,6 +16,8 @@ use super::flow_counters::{BytesByPath, StreamTotals};
 
 /// Maximum listed streams. If there are more, the newest ones are listed.
 const MAX_STREAMS: usize = 1000;
+/// Maximum listed streams that have ended.
+pub(super) const MAX_ENDED: usize = 256;
 
 /// The status of a client.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -40,6 +42,9 @@ pub struct Status {
     pub stream_count: usize,
     /// Streams and flows under way, the oldest first, at most 1000.
     pub streams: Vec<StreamStatus>,
+    /// Streams that have ended, the oldest first: the last 256.
+    #[serde(default)]
+    pub ended: Vec<EndedStream>,
     /// Since the start of the session.
     pub totals: Totals,
 }
@@ -95,6 +100,23 @@ pub struct PathStatus {
     pub plan_used_bytes: u64,
     /// Remaining bytes of the data plan; `None` without a data plan.
     pub plan_remaining_bytes: Option<u64>,
+}
+
+/// A connection through the bond that has ended.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct EndedStream {
+    /// Number of the stream; those of a client increase.
+    pub stream: u64,
+    /// Address or name, and port.
+    pub destination: String,
+    /// Name of the server; `None` if unknown.
+    pub domain: Option<String>,
+    /// Program; `None` if unknown.
+    pub process: Option<String>,
+    /// Bytes that the application sent, each once.
+    pub up_bytes: u64,
+    /// Bytes that the application received, each once.
+    pub down_bytes: u64,
 }
 
 /// A connection, or the datagrams between a socket of an application and one destination.
@@ -238,6 +260,7 @@ impl PolicyEnforcer {
             paths: paths.iter().map(PathStatus::from).collect(),
             stream_count,
             streams: streams.collect(),
+            ended: self.ended(),
             totals: self.counters().into(),
         }
     }

@@ -58,6 +58,7 @@ fn a_network_says_what_carries_it_and_two_of_them_fit_eighty_columns() {
         policy: None,
         no_path_action: None,
         auto_goals: Vec::new(),
+        ended: Vec::new(),
         paths: vec![wlan(), PathStatus { name: "wwan0".into(), carrier: None, ..wlan() }],
         stream_count: 2,
         streams,
