@@ -64,10 +64,14 @@ pub struct World(Folder);
 
 impl World {
     pub fn new() -> Self {
-        let files = folder();
-        let server = SERVER.replace("FILES", &files.path().display().to_string());
-        fs::write(files.path().join("server.py"), server).expect("room for a program");
-        Self(files)
+        let world = Self(folder());
+        world.write("server.py", SERVER);
+        world
+    }
+
+    pub fn write(&self, name: &str, text: &str) {
+        let text = text.replace("FILES", &self.0.path().display().to_string());
+        fs::write(self.0.path().join(name), text).expect("room for a file");
     }
 
     pub fn read(&self, name: &str) -> String {
