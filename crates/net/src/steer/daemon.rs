@@ -200,6 +200,7 @@ impl Daemon {
             options.policy.take(),
             options.profile.take(),
             options.monthly,
+            wall::today(),
             state,
         );
         let mut sources = Sources::start(origin, SLOW);
@@ -413,6 +414,7 @@ impl Daemon {
     /// Everything that is polled.
     async fn tick(&mut self) {
         let now = self.now();
+        self.networks.set_today(wall::today());
         let names: Vec<String> =
             self.networks.interfaces().iter().map(|one| one.name.clone()).collect();
         for name in names {
