@@ -77,7 +77,29 @@ fn everything_is_as_before_after_the_end_and_after_a_kill() {
     world
         .run(
             r#"
+            # nft waits before a change while there is a file `hold`.
+            mkdir bin
+            mkfifo go
+            NFT=$(command -v nft)
+            {
+                echo '#!/bin/bash'
+                echo '[ "$*" = "-f -" ] && mv hold held 2> /dev/null && read -r next < go'
+                echo '[ "$next" = end ] && exit 1'
+                echo "$NFT"' "$@"; code=$?'
+                echo '[ "$next" = complete ] && touch completed'
+                echo 'exit $code'
+            } > bin/nft
+            chmod +x bin/nft
+            export PATH="$FILES/bin:$PATH"
+            # Rules of the user.
             ip rule add from 203.0.113.7 lookup main pref 30000
+            ip route add 203.0.113.0/24 via 10.64.2.2 table 77
+            nft -f - <<'END'
+            table inet user {
+                set hosts { type ipv4_addr; elements = { 203.0.113.9 }; }
+                chain output { type filter hook output priority mangle + 5; ip daddr @hosts meta mark set 7; }
+            }
+END
             rules > before
             steer
             "$M" steer prefer lte --for 10m > /dev/null
@@ -88,16 +110,40 @@ fn everything_is_as_before_after_the_end_and_after_a_kill() {
             # The preference survives.
             steer
             over lte
-            # Killed in the middle of a change.
-            "$M" steer prefer wifi --for 10m > /dev/null &
+            "$M" steer prefer wifi --for 10m > /dev/null
+            over wifi
+            # Killed in the middle of a change, which nft completes.
+            touch hold
+            "$M" steer prefer lte --for 10m > /dev/null &
+            PREFER=$!
+            eventually test -e held
             kill -9 $STEER
-            wait
+            wait $PREFER $STEER
+            echo complete 1<> go
+            eventually test -e completed
             # The choice expires, and connections follow the host.
             over wifi
             steer
             end
             rules > after
-            diff before after || fault 'rules remain after a kill and a new run'
+            diff before after || fault 'rules remain after a kill in a change'
+            # Killed in the middle of the start, together with nft.
+            rm held
+            touch hold
+            "$M" steer run > run.log 2>&1 &
+            STEER=$!
+            eventually test -e held
+            kill -9 $STEER
+            wait $STEER
+            echo end 1<> go
+            rules > after
+            diff before after > /dev/null && exit 1
+            over wifi
+            steer
+            over lte
+            end
+            rules > after
+            diff before after || fault 'rules remain after a kill in a start'
             "#,
         )
         .expect_success();

@@ -37,7 +37,7 @@ cd "$FILES" || exit 1
 export XDG_STATE_HOME="$FILES/state"
 trap '[ $? = 0 ] || { "$M" steer status; nft list ruleset; tail -n 40 run.log events; } >&2' EXIT
 G=$(getent ahostsv4 origin.lab | head -1 | cut -d' ' -f1)
-rules() { ip rule; ip -6 rule; ip route show table all; nft list tables; }
+rules() { ip rule; ip -6 rule; ip route show table all; ip -6 route show table all; nft list ruleset; }
 who() {
     case "$(python3 -c "
 import socket
