@@ -437,3 +437,39 @@ fn a_transfer_that_goes_on_stays_on_a_network_that_is_nearly_as_good() {
         assert_eq!(choose(&["vpn"]), ["wifi"]);
     }
 }
+
+/// The seconds between changes of streams for which the other network always looks better, and which
+/// get `bytes(changes)` in each half second.
+fn seconds_between_changes(halves: u64, bytes: impl Fn(usize) -> u64) -> Vec<u64> {
+    let mut host = Host::new(None);
+    host.steering.settings.allows_both = false;
+    host.steering.set_goals(at(0), &[("fast".to_owned(), Goal::FAST)]);
+    let mut total = 0;
+    for half in 0..halves {
+        let now = half * 500;
+        let of_streams = |lane: &&LaneState| lane.lane != Lane::NewFlows;
+        let used = host.steering.lanes().iter().find(of_streams).unwrap().networks.clone();
+        for name in ["wifi", "lte"] {
+            let rate = if used.iter().any(|one| one == name) { 5.0 } else { 20.0 };
+            host.steering.on_reading(at(now), name, Indicator::UdpRate, rate);
+        }
+        let is_of_streams = |(_, choice): &&(u64, String)| choice.starts_with("bond");
+        total += bytes(host.choices.iter().filter(is_of_streams).count().saturating_sub(1));
+        host.steering.on_bytes(at(now), "fast", Size::from_bytes(total));
+        host.poll(now);
+    }
+    let of_streams = host.choices.iter().filter(|(_, choice)| choice.starts_with("bond"));
+    let times: Vec<u64> = of_streams.map(|(millis, _)| millis / 500).collect();
+    times.windows(2).map(|pair| (pair[1] - pair[0]) / 2).collect()
+}
+
+#[test]
+fn streams_stay_longer_on_a_network_after_changes_that_do_not_pay() {
+    // Changes that bring nothing, then two that pay.
+    let bytes = |changes: usize| 100_000 * [1, 1, 1, 1, 1, 1, 2, 3, 4, 5][changes.min(9)];
+    let found = seconds_between_changes(300, bytes);
+    assert!(found.starts_with(&[2, 4, 8, 16, 32, 60, 2, 2, 2]), "{found:?}");
+    // Without bytes, nothing is judged.
+    let idle = seconds_between_changes(20, |_| 0);
+    assert!(idle.iter().all(|seconds| *seconds == 2) && idle.len() > 3, "{idle:?}");
+}
