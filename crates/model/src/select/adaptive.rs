@@ -347,6 +347,38 @@ mod tests {
     }
 
     #[test]
+    fn pings_of_an_idle_link_that_differ_by_less_than_a_packet_takes_cause_no_burst() {
+        let mut monitor = Monitor::new(ProbeLimits::default());
+        monitor.set(secs(0), Indicator::PingMean, 0.0200);
+        monitor.probed(secs(0), false);
+        let mut decide = |at, round_trip| {
+            monitor.set(secs(at), Indicator::PingMean, round_trip);
+            match monitor.decide_burst(secs(at)) {
+                ProbeDecision::Similar(by) => ("similar", (by * 1e3).round()),
+                ProbeDecision::Changed(by) => ("changed", (by * 1e3).round()),
+                other => panic!("{other}"),
+            }
+        };
+        // A half of the round trip at the last probe is the range, until a greater one was seen.
+        assert_eq!(decide(5, 0.0201), ("similar", 10.0));
+        assert_eq!(decide(6, 0.0235), ("similar", 350.0));
+        assert_eq!(decide(7, 0.0280), ("changed", 800.0));
+        assert_eq!(decide(8, 0.0600), ("changed", 1_000.0));
+        assert_eq!(decide(9, 0.0280), ("similar", 200.0));
+    }
+
+    #[test]
+    fn silence_is_a_whole_loss_and_the_next_probe_is_early() {
+        let mut monitor = probed();
+        monitor.probed(secs(10), true);
+        monitor.silent(secs(20));
+        let known = |one| monitor.indicators().value(one);
+        assert_eq!((known(Indicator::UdpRate), known(Indicator::UdpLoss)), (Some(0.0), Some(1.0)));
+        assert_eq!(decide(&monitor, 21), ProbeDecision::Wait(secs(25)));
+        assert_eq!(decide(&monitor, 25), ProbeDecision::Similar(0.0));
+    }
+
+    #[test]
     fn the_rate_of_the_burst_before_is_kept_for_a_while() {
         let mut monitor = Monitor::new(ProbeLimits::default());
         let mut after = |at, rate| {
