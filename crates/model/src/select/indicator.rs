@@ -235,4 +235,66 @@ mod tests {
         assert_eq!(current(&indicators, 30), [Some(9.0), Some(0.5), None, Some(-60.0)]);
         assert_eq!(current(&indicators, 90), [None, None, None, Some(-60.0)]);
     }
+
+    #[test]
+    fn the_newer_round_trip_counts_and_of_the_same_time_that_of_pings() {
+        let mut indicators = Indicators::default();
+        indicators.set(at(10), Indicator::PingMin, 0.01);
+        indicators.set(at(10), Indicator::PingMean, 0.02);
+        let current = |indicators: &Indicators| {
+            let current = indicators.current(at(30), Span::from_secs(20));
+            [Indicator::PingMin, Indicator::PingMean, Indicator::OwnRoundTrip]
+                .map(|one| current.value(one))
+        };
+        // Just as old as is allowed.
+        assert_eq!(current(&indicators), [Some(0.01), Some(0.02), None]);
+        indicators.set(at(11), Indicator::OwnRoundTrip, 0.05);
+        assert_eq!(current(&indicators), [Some(0.01), Some(0.05), Some(0.05)]);
+        indicators.set(at(12), Indicator::PingMin, 0.03);
+        assert_eq!(current(&indicators), [Some(0.03), Some(0.05), Some(0.05)]);
+        indicators.set(at(11), Indicator::PingMean, 0.04);
+        assert_eq!(current(&indicators), [Some(0.03), Some(0.04), None]);
+    }
+
+    #[test]
+    fn gaps_of_a_burst_do_not_outlive_its_rate() {
+        let burst = [
+            Indicator::UdpGapMean,
+            Indicator::UdpGapMedian,
+            Indicator::UdpGapP90,
+            Indicator::UdpLoss,
+        ];
+        let mut indicators = Indicators::default();
+        for one in burst {
+            indicators.set(at(1), one, 0.1);
+        }
+        indicators.set(at(1), Indicator::UdpRate, 20.0);
+        let known = |indicators: &Indicators| {
+            let current = indicators.current(at(2), Span::from_secs(60));
+            burst.into_iter().filter(|one| current.value(*one).is_some()).count()
+        };
+        indicators.set(at(1), Indicator::OwnRate, 5.0);
+        assert_eq!(known(&indicators), 4, "the burst is as new");
+        indicators.set(at(2), Indicator::OwnRate, 5.0);
+        assert_eq!(known(&indicators), 0);
+    }
+
+    #[test]
+    fn only_numbers_are_kept_and_the_newest_has_the_age_of_its_source() {
+        let mut indicators = Indicators::default();
+        indicators.set(at(1), Indicator::PingMean, 0.02);
+        indicators.set(at(3), Indicator::DnsTime, 0.02);
+        indicators.set(at(4), Indicator::Rssi, -60.0);
+        let age = |indicators: &Indicators, source| indicators.age(at(9), source);
+        assert_eq!(age(&indicators, Source::Active), Some(Span::from_secs(6)));
+        assert_eq!(age(&indicators, Source::Own), None);
+        for value in [f64::INFINITY, f64::NEG_INFINITY, f64::NAN] {
+            indicators.set(at(4), Indicator::Rssi, -60.0);
+            indicators.set(at(5), Indicator::Rssi, value);
+            assert_eq!(indicators.get(Indicator::Rssi), None, "{value}");
+        }
+        let pings: Vec<&str> =
+            Indicator::ALL.into_iter().filter(|one| one.is_ping()).map(Indicator::name).collect();
+        assert_eq!(pings, ["ping-min", "ping-max", "ping-mean", "ping-deviation"]);
+    }
 }
