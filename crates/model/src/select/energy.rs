@@ -98,13 +98,16 @@ mod tests {
 
     #[test]
     fn an_upload_takes_the_power_of_sending() {
-        let profile = named("lte").unwrap().unwrap();
-        let transfer = &profile.transfer;
-        let busy = joules(TransferEnergy::of_upload(&profile, Some(Span::ZERO)));
-        let expected = 2.0 * transfer.send.as_watts() + 8.0 * transfer.send_per_mbit.as_joules();
-        assert!((busy - expected).abs() < 1e-9, "{busy} {expected}");
-        let down = joules(TransferEnergy::of_download(&profile, Some(Span::ZERO)));
-        assert!((busy - down).abs() > 0.1, "sending costs more: {busy} {down}");
+        for name in ["lte", "delphi-lte"] {
+            let profile = named(name).unwrap().unwrap();
+            let transfer = &profile.transfer;
+            let busy = joules(TransferEnergy::of_upload(&profile, Some(Span::ZERO)));
+            let expected =
+                2.0 * transfer.send.as_watts() + 8.0 * transfer.send_per_mbit.as_joules();
+            assert!((busy - expected).abs() < 1e-9, "{name}: {busy} {expected}");
+            let down = joules(TransferEnergy::of_download(&profile, Some(Span::ZERO)));
+            assert!(busy > down + 0.1, "{name}: sending costs more: {busy} {down}");
+        }
     }
 
     #[test]
