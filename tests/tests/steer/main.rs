@@ -1,5 +1,6 @@
 //! `manyways steer`: on emulated networks, and on tables of transfers.
 
+mod modem;
 mod run;
 mod simulate;
 mod train;

@@ -32,7 +32,7 @@ fn choices(world: &World) -> Vec<String> {
 }
 
 #[test]
-fn new_connections_leave_a_network_that_falls_silent_and_come_back() {
+fn new_connections_leave_networks_that_fall_silent_and_come_back() {
     needs_world!();
     let world = World::new();
     world
@@ -44,8 +44,17 @@ fn new_connections_leave_a_network_that_falls_silent_and_come_back() {
             over wifi
             "$M" lab set wifi state=silent
             over lte
+            # Both answer nothing: the choice stays, and follows the first answer.
+            "$M" lab set lte state=silent
+            both_silent() { "$M" steer status > status; [ "$(grep -c 'answers no ping' status)" = 2 ]; }
+            eventually both_silent
+            has status 'new connections: lte' || exit 1
             "$M" lab set wifi state=up
+            # A connection over the other one would take 10 s to fail.
+            chosen() { "$M" steer status > status; has status 'new connections: wifi'; }
+            eventually chosen
             over wifi
+            "$M" lab set lte state=up
             # The interface is gone and comes back.
             ip link set wifi down
             over lte
@@ -68,7 +77,29 @@ fn everything_is_as_before_after_the_end_and_after_a_kill() {
     world
         .run(
             r#"
+            # nft waits before a change while there is a file `hold`.
+            mkdir bin
+            mkfifo go
+            NFT=$(command -v nft)
+            {
+                echo '#!/bin/bash'
+                echo '[ "$*" = "-f -" ] && mv hold held 2> /dev/null && read -r next < go'
+                echo '[ "$next" = end ] && exit 1'
+                echo "$NFT"' "$@"; code=$?'
+                echo '[ "$next" = complete ] && touch completed'
+                echo 'exit $code'
+            } > bin/nft
+            chmod +x bin/nft
+            export PATH="$FILES/bin:$PATH"
+            # Rules of the user.
             ip rule add from 203.0.113.7 lookup main pref 30000
+            ip route add 203.0.113.0/24 via 10.64.2.2 table 77
+            nft -f - <<'END'
+            table inet user {
+                set hosts { type ipv4_addr; elements = { 203.0.113.9 }; }
+                chain output { type filter hook output priority mangle + 5; ip daddr @hosts meta mark set 7; }
+            }
+END
             rules > before
             steer
             "$M" steer prefer lte --for 10m > /dev/null
@@ -79,16 +110,40 @@ fn everything_is_as_before_after_the_end_and_after_a_kill() {
             # The preference survives.
             steer
             over lte
-            # Killed in the middle of a change.
-            "$M" steer prefer wifi --for 10m > /dev/null &
+            "$M" steer prefer wifi --for 10m > /dev/null
+            over wifi
+            # Killed in the middle of a change, which nft completes.
+            touch hold
+            "$M" steer prefer lte --for 10m > /dev/null &
+            PREFER=$!
+            eventually test -e held
             kill -9 $STEER
-            wait
+            wait $PREFER $STEER
+            echo complete 1<> go
+            eventually test -e completed
             # The choice expires, and connections follow the host.
             over wifi
             steer
             end
             rules > after
-            diff before after || fault 'rules remain after a kill and a new run'
+            diff before after || fault 'rules remain after a kill in a change'
+            # Killed in the middle of the start, together with nft.
+            rm held
+            touch hold
+            "$M" steer run > run.log 2>&1 &
+            STEER=$!
+            eventually test -e held
+            kill -9 $STEER
+            wait $STEER
+            echo end 1<> go
+            rules > after
+            diff before after > /dev/null && exit 1
+            over wifi
+            steer
+            over lte
+            end
+            rules > after
+            diff before after || fault 'rules remain after a kill in a start'
             "#,
         )
         .expect_success();
@@ -218,4 +273,37 @@ fn without_any_network_the_run_goes_on_and_torn_files_are_put_aside() {
     assert_eq!(broken, 4, "{}", done.stdout);
     let lost = "A transfer has no network that can be used.";
     assert!(done.stdout.contains(lost), "{}", done.stdout);
+}
+
+#[test]
+fn an_interface_that_is_lost_during_a_probe_is_probed_again_when_it_returns() {
+    needs_world!();
+    let world = World::new();
+    world
+        .run(
+            r#"
+            probes() { [ "$(grep -c '"steer-probe","network":"lte"' events)" -ge $1 ]; }
+            ip route show default dev lte > routes
+            steer
+            # The first pings take a second.
+            ip link set lte down
+            eventually probes 1
+            ip link set lte up
+            while read -r route; do ip route add $route dev lte; done < routes
+            eventually probes 2
+            "$M" steer prefer lte --for 10m > /dev/null
+            over lte
+            end
+            "#,
+        )
+        .expect_success();
+    let log = event::parse(world.read("events").as_bytes()).expect("the event log reads");
+    let of_lte = |record: &event::Record<SteerEvent>| match &record.event {
+        SteerEvent::SteerNetwork { network, unusable } if network == "lte" => {
+            Some(unusable.is_none())
+        }
+        _ => None,
+    };
+    let usable: Vec<bool> = log.records.iter().filter_map(of_lte).collect();
+    assert!(usable.starts_with(&[true, false, true]), "{usable:?}");
 }

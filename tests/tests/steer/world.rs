@@ -37,7 +37,7 @@ cd "$FILES" || exit 1
 export XDG_STATE_HOME="$FILES/state"
 trap '[ $? = 0 ] || { "$M" steer status; nft list ruleset; tail -n 40 run.log events; } >&2' EXIT
 G=$(getent ahostsv4 origin.lab | head -1 | cut -d' ' -f1)
-rules() { ip rule; ip -6 rule; ip route show table all; nft list tables; }
+rules() { ip rule; ip -6 rule; ip route show table all; ip -6 route show table all; nft list ruleset; }
 who() {
     case "$(python3 -c "
 import socket
@@ -64,10 +64,14 @@ pub struct World(Folder);
 
 impl World {
     pub fn new() -> Self {
-        let files = folder();
-        let server = SERVER.replace("FILES", &files.path().display().to_string());
-        fs::write(files.path().join("server.py"), server).expect("room for a program");
-        Self(files)
+        let world = Self(folder());
+        world.write("server.py", SERVER);
+        world
+    }
+
+    pub fn write(&self, name: &str, text: &str) {
+        let text = text.replace("FILES", &self.0.path().display().to_string());
+        fs::write(self.0.path().join(name), text).expect("room for a file");
     }
 
     pub fn read(&self, name: &str) -> String {

@@ -139,9 +139,13 @@ mod tests {
             let found = LinkEstimate::of(&indicators);
             (found.round_trip.as_nanos() / 1_000_000, found.rate.as_bps() / 1_000_000)
         };
+        assert_eq!(set(Indicator::LinkRate, 54.0), (60, 54));
+        assert_eq!(set(Indicator::LinkRate, f64::NAN), (60, 10));
+        assert_eq!(set(Indicator::PingMin, 0.03), (30, 10));
         assert_eq!(set(Indicator::PingMean, 0.04), (40, 10));
         assert_eq!(set(Indicator::UdpRate, 0.0), (40, 10));
         assert_eq!(set(Indicator::UdpRate, 20.0), (40, 20));
+        assert_eq!(set(Indicator::LinkRate, 54.0), (40, 20), "a burst shows more than the radio");
         assert_eq!(set(Indicator::OwnRate, 12.0), (40, 12));
         assert_eq!(set(Indicator::OwnRoundTrip, 0.05), (50, 12));
         // 1.22 segments in 50 ms, times ten.
@@ -161,11 +165,39 @@ mod tests {
     }
 
     #[test]
+    fn a_network_is_assumed_unless_both_values_are_measured_and_silence_is_slow() {
+        let mut indicators = Indicators::default();
+        indicators.set(Time::ZERO, Indicator::PingMean, 0.04);
+        assert!(LinkEstimate::of(&indicators).is_assumed);
+        indicators.set(Time::ZERO, Indicator::UdpRate, 20.0);
+        assert!(!LinkEstimate::of(&indicators).is_assumed);
+        // As after silence: one segment and a fifth for each round trip.
+        indicators.set(Time::ZERO, Indicator::UdpRate, 0.0);
+        indicators.set(Time::ZERO, Indicator::UdpLoss, 1.0);
+        let silent = LinkEstimate::of(&indicators);
+        assert_eq!((silent.rate.as_bps(), silent.is_assumed), (353_312, true));
+    }
+
+    #[test]
     fn a_transfer_takes_its_round_trips_and_its_rate() {
         let small = link(100, 8).seconds(Size::from_bytes(10_000), 1);
         assert!((small - 0.21).abs() < 1e-9, "{small}");
         let large = link(100, 8).seconds(Size::from_bytes(10_000_000), 1);
         assert!((10.0..10.5).contains(&large), "{large}");
+    }
+
+    #[test]
+    fn a_transfer_by_indicators_has_one_handshake_and_may_be_joined() {
+        let of = |round_trip, mbps| {
+            let mut indicators = Indicators::default();
+            indicators.set(Time::ZERO, Indicator::PingMean, round_trip);
+            indicators.set(Time::ZERO, Indicator::UdpRate, mbps);
+            LinkEstimate::of(&indicators)
+        };
+        let (near, far, size) = (of(0.1, 8.0), of(0.3, 80.0), Size::from_bytes(10_000));
+        assert!((seconds(near, None, size) - 0.21).abs() < 1e-9);
+        assert!((seconds(near, Some(far), size) - 0.21).abs() < 1e-6, "it ends before");
+        assert!(seconds(far, Some(near), size) < seconds(far, None, size));
     }
 
     #[test]

@@ -151,6 +151,12 @@ impl Network {
     }
 }
 
+impl Network {
+    fn current(&self, now: Time, is_greedy: bool) -> Indicators {
+        self.monitor.indicators().current(now, STALE, is_greedy)
+    }
+}
+
 impl Decider {
     /// Selects for a request; `None` if no network can be used. An override leaves only its network,
     /// if that one can be used.
@@ -164,7 +170,7 @@ impl Decider {
             open.retain(|index| self.networks[*index].name == *name);
         }
         let indicators: Vec<Indicators> =
-            self.networks.iter().map(|one| one.monitor.indicators().current(now, STALE)).collect();
+            self.networks.iter().map(|one| one.current(now, request.goes_on)).collect();
         let goal = self.goal_now();
         let choices = self.choices(&open, request.allows_both);
         let rate = |choice: Choice| self.rate(&goal, choice, request, &indicators);
@@ -184,8 +190,8 @@ impl Decider {
 
     /// The completion time of a typical transfer over one network.
     pub(super) fn predict_alone(&self, now: Time, index: usize) -> Prediction {
-        let current = |one: &Network| one.monitor.indicators().current(now, STALE);
-        let indicators: Vec<Indicators> = self.networks.iter().map(current).collect();
+        let indicators: Vec<Indicators> =
+            self.networks.iter().map(|one| one.current(now, false)).collect();
         self.predict(Choice::Only(index), TYPICAL, false, &indicators).0
     }
 
@@ -194,8 +200,7 @@ impl Decider {
     /// 100 KB. A fixed size would be far on a slow network, and near on a fast one.
     pub fn horizon(&self, now: Time) -> Size {
         let open = self.networks.iter().filter(|one| one.unusable.is_none());
-        let rate =
-            |one: &Network| LinkEstimate::of(&one.monitor.indicators().current(now, STALE)).rate;
+        let rate = |one: &Network| LinkEstimate::of(&one.current(now, true)).rate;
         let fastest = open.map(rate).max().unwrap_or(Rate::ZERO);
         fastest.size_in(DWELL).max(LEAST_HORIZON)
     }

@@ -95,4 +95,37 @@ mod tests {
             (TransferEnergy::constant(0.428, 0.0), TransferEnergy::constant(1.674, 5.0));
         assert!((joules(wifi.with(lte)) - (2.0 * 2.102 + 5.0)).abs() < 1e-9);
     }
+
+    #[test]
+    fn an_upload_takes_the_power_of_sending() {
+        for name in ["lte", "delphi-lte"] {
+            let profile = named(name).unwrap().unwrap();
+            let transfer = &profile.transfer;
+            let busy = joules(TransferEnergy::of_upload(&profile, Some(Span::ZERO)));
+            let expected =
+                2.0 * transfer.send.as_watts() + 8.0 * transfer.send_per_mbit.as_joules();
+            assert!((busy - expected).abs() < 1e-9, "{name}: {busy} {expected}");
+            let down = joules(TransferEnergy::of_download(&profile, Some(Span::ZERO)));
+            assert!(busy > down + 0.1, "{name}: sending costs more: {busy} {down}");
+        }
+    }
+
+    #[test]
+    fn a_byte_over_two_networks_costs_the_mean_and_both_tails() {
+        let of = |joules_per_byte, fixed| TransferEnergy { watts: 0.0, joules_per_byte, fixed };
+        let both = of(1e-6, 2.0).with(of(3e-6, 5.0));
+        assert!((joules(both) - (2.0 + 7.0)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_radio_that_is_half_awake_needs_the_promotion_from_its_state() {
+        let profile = named("3g-i997").unwrap().unwrap();
+        let tail = TailEnergy::from_state(&profile, 0);
+        let of = |since| joules(TransferEnergy::of_download(&profile, Some(since)));
+        let mut seconds = (0..=60).map(Span::from_secs);
+        let promoted = |since: &Span| tail.promotion(*since) > 0.0 && *since < tail.idle_after();
+        let since = seconds.find(promoted).expect("a state between");
+        let fixed = of(since) - of(Span::ZERO);
+        assert!((fixed - tail.energy(since) - tail.promotion(since)).abs() < 1e-9, "{fixed}");
+    }
 }

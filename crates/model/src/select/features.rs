@@ -114,4 +114,33 @@ mod tests {
             assert_eq!(Feature::named(unknown), None, "{unknown}");
         }
     }
+
+    #[test]
+    fn values_have_the_places_of_their_names() {
+        use manyways_unit::Time;
+        let (mut wifi, mut lte) = (Indicators::default(), Indicators::default());
+        wifi.set(Time::ZERO, Indicator::Rssi, -60.0);
+        lte.set(Time::ZERO, Indicator::Rsrp, -97.0);
+        lte.set(Time::ZERO, Indicator::OwnRate, 7.0);
+        let networks = [(Role::Lte, &lte), (Role::Wifi, &wifi)];
+        let features = Features::new(Size::from_bytes(1_000), 0.5, &networks);
+        let known = |one: Feature| {
+            let value = features.get(one);
+            (!value.is_nan()).then(|| format!("{} {value:.3}", one.name()))
+        };
+        let found: Vec<String> = Feature::all().filter_map(known).collect();
+        assert_eq!(
+            found,
+            [
+                "size 6.908",
+                "closed -0.693",
+                "wifi.rssi -60.000",
+                "lte.rsrp -97.000",
+                "lte.own-rate 7.000"
+            ]
+        );
+        let empty = Features::new(Size::ZERO, 0.0, &[]);
+        assert_eq!(empty.get(Feature::SIZE), 0.0);
+        assert!(empty.get(Feature::CLOSED).is_finite());
+    }
 }

@@ -256,6 +256,7 @@ mod tests {
         assert_eq!(of(1, 1), (Specificity::AppAndHost, 896));
         assert_eq!(of(9, 1), (Specificity::Host, 896));
         assert_eq!(of(2, 2), (Specificity::App, 917_504));
+        assert_eq!(of(2, 1), (Specificity::Host, 896), "the host says more than the application");
         assert_eq!(of(9, 9).0, Specificity::All);
         let up = HistoryKey { direction: Direction::Up, ..key(1, 1) };
         assert_eq!(history.sizes(day(0), up, false).specificity, Specificity::Default);
@@ -279,12 +280,31 @@ mod tests {
     }
 
     #[test]
+    fn a_clock_that_is_set_back_costs_no_weight() {
+        let mut history = History::default();
+        for days in [28, 28, 28, 0] {
+            history.add(day(days), key(1, 1), Size::from_bytes(1_000));
+        }
+        for days in [0, 28] {
+            let found = history.sizes(day(days), key(1, 1), false);
+            assert_eq!(found.specificity, Specificity::AppAndHost, "day {days}");
+        }
+    }
+
+    #[test]
+    fn a_half_that_is_reached_is_the_median() {
+        let history = with(&[(key(1, 1), 1_000), (key(1, 1), 1_000_000)].repeat(2));
+        assert_eq!(history.sizes(day(0), key(1, 1), false).median().as_bytes(), 896);
+    }
+
+    #[test]
     fn bytes_that_passed_exclude_the_transfers_that_would_have_ended() {
         let history = with(&[(key(1, 1), 1_000), (key(1, 1), 1_000), (key(1, 1), 1_000_000)]);
         let sizes = history.sizes(day(0), key(1, 1), false);
         let rest = sizes.after(Size::from_bytes(10_000)).unwrap();
         assert_eq!(rest.weighted.len(), 1);
         assert_eq!(rest.weighted[0], (Size::from_bytes(907_504), 1.0));
+        assert_eq!(sizes.after(Size::from_bytes(917_504)), None, "nothing is left of it");
         assert_eq!(sizes.after(Size::from_mib(8)), None);
     }
 
@@ -296,7 +316,15 @@ mod tests {
         assert_eq!(back.sizes(day(1), key(2, 2), false), history.sizes(day(1), key(2, 2), false));
         // Weights that no history has.
         let mut wrong: Vec<HistoryEntry> = history.entries().take(1).collect();
-        wrong[0].buckets = vec![(1, f64::NAN), (2, -1.0), (u16::MAX, 1.0), (4, 1.0), (3, 5.0)];
+        wrong[0].buckets = vec![
+            (1, f64::NAN),
+            (2, -1.0),
+            (u16::MAX, 1.0),
+            (4, 1.0),
+            (3, 5.0),
+            (4, 9.0),
+            (5, 1e10),
+        ];
         let kept: Vec<HistoryEntry> = History::of_entries(wrong).entries().collect();
         assert_eq!(kept[0].buckets, [(3, 5.0), (4, 1.0)]);
     }
@@ -308,6 +336,12 @@ mod tests {
             history.add(day(0), key(1, host), Size::from_bytes(1_000));
         }
         assert_eq!(history.keys.len(), MAX_KEYS);
+        let more = history.entries().chain((0..10).map(|host| HistoryEntry {
+            key: key(2, host),
+            at: day(0),
+            buckets: Vec::new(),
+        }));
+        assert_eq!(History::of_entries(more).keys.len(), MAX_KEYS);
         assert_eq!(history.sizes(day(0), key(1, 0), false).specificity, Specificity::App);
     }
 

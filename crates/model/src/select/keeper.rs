@@ -38,12 +38,12 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// A transfer that begins now.
-    pub fn new(now: Time, choice: Choice) -> Self {
+    /// A transfer that begins now, or goes on after a pause: `total` bytes have arrived before.
+    pub fn new(now: Time, choice: Choice, total: Size) -> Self {
         Self {
             choice,
             since: now,
-            samples: VecDeque::from([(now, Size::ZERO)]),
+            samples: VecDeque::from([(now, total)]),
             last_byte: now,
             dwell: DWELL,
             before: None,
@@ -54,6 +54,13 @@ impl Keeper {
     /// Notes the bytes that have arrived since the transfer began.
     pub fn received(&mut self, now: Time, total: Size) {
         let last = self.samples.back().map_or(Size::ZERO, |(_, total)| *total);
+        if total < last {
+            // A part of the transfer is no longer counted: nothing is known about its rate.
+            self.samples.clear();
+            self.samples.push_back((now, total));
+            self.last_byte = now;
+            return;
+        }
         if total > last {
             self.last_byte = now;
         }
@@ -62,7 +69,7 @@ impl Keeper {
         if count >= 2 && now < self.samples[count - 2].0 + SAMPLE {
             self.samples.pop_back();
         }
-        self.samples.push_back((now, total.max(last)));
+        self.samples.push_back((now, total));
         while self.samples.get(1).is_some_and(|(at, _)| *at + DWELL <= now) {
             self.samples.pop_front();
         }
@@ -127,7 +134,7 @@ mod tests {
 
     impl Transfer {
         fn new() -> Self {
-            Self { keeper: Keeper::new(at(0), CHOICES[0]), millis: 0, total: 0 }
+            Self { keeper: Keeper::new(at(0), CHOICES[0], Size::ZERO), millis: 0, total: 0 }
         }
 
         /// Receives this many bytes each millisecond.
@@ -162,6 +169,30 @@ mod tests {
     }
 
     #[test]
+    fn bytes_before_a_pause_or_of_another_bond_are_no_rate() {
+        let mut keeper = Keeper::new(at(0), CHOICES[0], Size::from_bytes(1_000_000_000));
+        let mut total = 1_000_000_000;
+        let mut receive = |keeper: &mut Keeper, millis: std::ops::Range<u64>, rate: u64| {
+            for now in millis.step_by(10) {
+                total += 10 * rate;
+                keeper.received(at(now), Size::from_bytes(total));
+            }
+        };
+        receive(&mut keeper, 0..1_000, 100);
+        keeper.changed(at(1_000), CHOICES[1]);
+        receive(&mut keeper, 1_000..3_100, 150);
+        assert_eq!(keeper.kept(at(3_100)).dwell, DWELL, "the change paid");
+        // One of two bonds has ended.
+        keeper.received(at(3_200), Size::from_bytes(5_000));
+        assert!(!keeper.kept(at(3_600)).stands_still);
+        keeper.received(at(3_700), Size::from_bytes(80_000));
+        assert_eq!(
+            keeper.rate(at(3_700)),
+            Rate::of(Size::from_bytes(75_000), Span::from_millis(500))
+        );
+    }
+
+    #[test]
     fn a_long_dwell_ends_when_the_rate_falls() {
         let mut transfer = Transfer::new();
         transfer.receive(2_000, 100);
@@ -189,7 +220,7 @@ mod tests {
         fn samples_are_few_and_times_may_be_any(
             steps in prop::collection::vec((0_u64..700, 0_u64..1_000_000, any::<bool>()), 1..300),
         ) {
-            let mut keeper = Keeper::new(at(5), CHOICES[0]);
+            let mut keeper = Keeper::new(at(5), CHOICES[0], Size::ZERO);
             let mut now = 0;
             for (passed, total, changes) in steps {
                 // Also times before the last one, and totals that shrink.

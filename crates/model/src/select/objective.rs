@@ -220,4 +220,31 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn absurd_states_and_predictions_leave_finite_numbers() {
+        let energy = |charge| Goal::BALANCED.supplied_by(Supply::Battery(charge)).energy;
+        assert_eq!((energy(7.0), energy(-7.0)), (1.0, 2.0));
+        let money = |used, elapsed| Goal::THRIFTY.with_plan(used, elapsed).money;
+        assert_eq!((money(9.0, 0.1), money(1.0, 0.1)), (10.0, 10.0));
+        assert!((money(0.1, 0.0) - 3.1).abs() < 1e-9, "the first day counts as a day");
+        for seconds in [0.0, f64::INFINITY] {
+            let terms =
+                Goal::FAST.terms(Prediction::exact(seconds), Size::ZERO, self::energy(), 0.0);
+            assert!(terms.objective.is_finite() && !terms.deviation.is_nan(), "{terms:?}");
+            assert!((terms.probability_over(&terms) - 0.5).abs() < 1e-6);
+        }
+    }
+
+    #[test]
+    fn terms_of_several_sizes_are_weighted() {
+        let one = |value: f64| Terms {
+            speed: value,
+            energy: value * 2.0,
+            money: value * 3.0,
+            objective: value * 4.0,
+            deviation: value * 5.0,
+        };
+        assert_eq!(expected(&[(0.75, one(1.0)), (0.25, one(5.0))]), one(2.0));
+    }
 }

@@ -238,4 +238,62 @@ mod tests {
             prop_assert!((0.5 - 1e-6..=1.0).contains(&found.probability));
         }
     }
+
+    #[test]
+    fn of_equal_choices_the_first_one_is_taken() {
+        let three = [0, 1, 2].map(|index| candidate(Choice::Only(index), 1.0, 1.1, 0.0));
+        let found = selector().select(Time::ZERO, &three, SIZE, None).unwrap();
+        assert_eq!((found.best, found.runner_up), (0, Some(1)));
+    }
+
+    #[test]
+    fn a_choice_is_left_for_one_that_is_surely_better_than_itself() {
+        // The second best is as good as the best one; the used one is far behind.
+        let seconds = [2.0, 1.0, 1.0];
+        let three: Vec<Candidate> =
+            (0..3).map(|index| candidate(Choice::Only(index), seconds[index], 1.1, 0.0)).collect();
+        let select = |millis, stands_still| {
+            let now = Time::from_millis(millis);
+            selector().select(now, &three, SIZE, kept(stands_still)).unwrap()
+        };
+        for found in [select(2_000, false), select(0, true)] {
+            assert_eq!((found.best, found.runner_up), (1, Some(2)));
+            assert!(found.probability > 0.99, "{found:?}");
+        }
+        let early = select(1_999, false);
+        assert_eq!((early.best, early.runner_up), (0, Some(1)));
+        assert!(early.probability < 0.01, "{early:?}");
+    }
+
+    #[test]
+    fn a_choice_that_is_better_with_six_tenths_is_not_taken() {
+        let probability = |spread| {
+            let two = [candidate(WIFI, 1.5, spread, 0.0), candidate(LTE, 1.0, spread, 0.0)];
+            let found = selector().select(Time::from_millis(9_000), &two, SIZE, kept(false));
+            let found = found.unwrap();
+            (found.best, (found.probability * 10.0).round())
+        };
+        assert_eq!((probability(4.0), probability(1.8)), ((0, 4.0), (1, 7.0)));
+    }
+
+    #[test]
+    fn of_equally_cheap_ones_the_least_energy_and_without_a_fast_one_speed_decides() {
+        let at = |mbps| Selector {
+            goal: Goal { at_least: Some(Rate::from_mbps(mbps)), ..Goal::BALANCED },
+            ..selector()
+        };
+        let with = |choice, seconds: f64, watts| {
+            let prediction = Prediction::exact(seconds);
+            let energy = TransferEnergy::constant(watts, 0.0);
+            let terms = Goal::BALANCED.terms(prediction, SIZE, energy, 0.0);
+            Candidate { choice, terms, seconds, high: seconds }
+        };
+        let two = [with(WIFI, 1.0, 3.0), with(LTE, 1.5, 1.0)];
+        let select = |mbps| {
+            let found = at(mbps).select(Time::ZERO, &two, SIZE, None).unwrap();
+            (two[found.best].choice, found.reason)
+        };
+        assert_eq!(select(5), (LTE, SelectionReason::FastEnough));
+        assert_eq!(select(50), (WIFI, SelectionReason::NoneFastEnough));
+    }
 }

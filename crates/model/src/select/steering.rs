@@ -423,7 +423,7 @@ impl Steering {
         }
         let is_idle = |(_, last): &(Keeper, Time)| now.since(*last) > IDLE;
         if has_passed && lane.keeper.as_ref().is_none_or(is_idle) {
-            lane.keeper = choice.map(|choice| (Keeper::new(now, choice), now));
+            lane.keeper = choice.map(|choice| (Keeper::new(now, choice, total), now));
         }
         if let Some((keeper, last)) = &mut lane.keeper {
             keeper.received(now, total);

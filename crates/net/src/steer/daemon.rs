@@ -47,7 +47,7 @@ use super::protocol::{
     EndedTransfer, PreferRequest, SERVICE, SteerRequest, SteerResponse, TransferQuery,
 };
 use super::source::{Bus, SourceId, Sources};
-use super::state::{HistoryFile, MarksFile, OverridesFile, Preference};
+use super::state::{Clocks, HistoryFile, MarksFile, OverridesFile, Preference};
 use crate::control::{ControlServer, ControlSocketError, Reply};
 use crate::probe::{self, Measurement, Network, Portal};
 
@@ -182,6 +182,7 @@ struct Daemon {
 impl Daemon {
     fn new(mut options: Options) -> Result<Self, SteerError> {
         let origin = Instant::now();
+        let clocks = Clocks { wall: wall::seconds(), steady: Time::ZERO };
         let state = options.state.as_deref();
         let burst_cost = options.targets.burst_cost();
         let burst_cost = burst_cost.map_err(|error| SteerError::Parameter(error.to_string()))?;
@@ -199,6 +200,7 @@ impl Daemon {
             options.policy.take(),
             options.profile.take(),
             options.monthly,
+            wall::today(),
             state,
         );
         let mut sources = Sources::start(origin, SLOW);
@@ -214,7 +216,7 @@ impl Daemon {
             routes: None,
             bonds: Bonds::new(&options.bonds),
             history: HistoryFile::load(state).map_err(SteerError::State)?,
-            overrides: OverridesFile::load(state),
+            overrides: OverridesFile::load(clocks, state),
             marks: MarksFile::load(state),
             check_at: BTreeMap::new(),
             done,
@@ -230,6 +232,10 @@ impl Daemon {
 
     fn now(&self) -> Time {
         Time::ZERO + Span::from(self.origin.elapsed())
+    }
+
+    fn clocks(&self) -> Clocks {
+        Clocks { wall: wall::seconds(), steady: self.now() }
     }
 
     async fn serve(
@@ -408,6 +414,7 @@ impl Daemon {
     /// Everything that is polled.
     async fn tick(&mut self) {
         let now = self.now();
+        self.networks.set_today(wall::today());
         let names: Vec<String> =
             self.networks.interfaces().iter().map(|one| one.name.clone()).collect();
         for name in names {
@@ -451,10 +458,10 @@ impl Daemon {
 
     /// Preferences end by the wall clock, and decisions have another one.
     fn set_overrides(&mut self) {
-        let (now, today) = (self.now(), wall::seconds());
-        let current = self.overrides.current(today).map(|one| Override {
+        let clocks = self.clocks();
+        let current = self.overrides.current(clocks).map(|(one, left)| Override {
             network: one.network.clone(),
-            until: now + Span::from_secs((one.until - today).min(366 * 86_400)),
+            until: clocks.steady + left,
             app: one.app.clone(),
         });
         self.steering.set_overrides(current.collect());
@@ -660,11 +667,11 @@ impl Daemon {
                         return SteerResponse::Refused { message, hint: Some(hint) };
                     }
                 };
-                let now = wall::seconds();
-                let until = now + request.seconds.ceil() as u64;
+                let clocks = self.clocks();
+                let until = clocks.wall + request.seconds.ceil() as u64;
                 let preference =
                     Preference { network: network.clone(), until, app: request.app.clone() };
-                self.overrides.prefer(now, preference).map(|()| (Some(network), true))
+                self.overrides.prefer(clocks, preference).map(|()| (Some(network), true))
             }
         };
         self.set_overrides();
@@ -736,12 +743,12 @@ impl Daemon {
     }
 
     fn status(&self) -> SteerStatus {
-        let (now, today) = (self.now(), wall::seconds());
+        let (now, clocks) = (self.now(), self.clocks());
         let decider = self.steering.decider();
-        let preference = |one: &Preference| PreferenceDocument {
+        let preference = |(one, left): (&Preference, Span)| PreferenceDocument {
             network: one.network.clone(),
             app: one.app.clone(),
-            remaining_seconds: one.until.saturating_sub(today) as f64,
+            remaining_seconds: left.as_secs_f64(),
         };
         let lanes = self.steering.lanes().iter();
         SteerStatus {
@@ -750,7 +757,7 @@ impl Daemon {
             chooses_new_flows: self.routes.is_some(),
             networks: self.network_documents(),
             choices: lanes.map(|lane| ChoiceDocument::new(now, decider, lane)).collect(),
-            preferences: self.overrides.current(today).map(preference).collect(),
+            preferences: self.overrides.current(clocks).map(preference).collect(),
             faults: self.faults.values().cloned().collect(),
         }
     }

@@ -142,7 +142,7 @@ fn own_traffic_that_has_slowed_down_is_left_after_the_dwell() {
     let kept =
         Some(Kept { choice: WIFI, since: at(1), stands_still: false, dwell: Span::from_secs(2) });
     let request =
-        |kept| Request { sizes: &sizes, app: None, kept, allows_both: false, goes_on: false };
+        |kept| Request { sizes: &sizes, app: None, kept, allows_both: false, goes_on: true };
     one.networks[0].monitor.set(at(2), Indicator::OwnRate, 0.5);
     let reason =
         |one: &Decider, now: u64| one.decide(at(now), &request(kept)).unwrap().selection.reason;
@@ -217,5 +217,148 @@ fn what_goes_on_is_predicted_from_the_rates_of_now() {
         let Prediction { seconds, low, high } = rated.prediction;
         assert!(rated.is_closed_form && (2.0..2.5).contains(&seconds), "{seconds}");
         assert!(low > 1.3 && high < 3.8, "{low} {high}");
+    }
+}
+
+#[test]
+fn the_newest_override_counts_and_one_for_the_application_before_all() {
+    let mut one = decider((15.0, 50.0), (80.0, 5.0));
+    let to = |network: &str, app: Option<&str>| Override {
+        network: network.to_owned(),
+        until: at(10),
+        app: app.map(str::to_owned),
+    };
+    let preferred = |one: &Decider, app: Option<&str>| {
+        let sizes = Sizes::known(Size::from_bytes(3_000));
+        let request =
+            Request { sizes: &sizes, app, kept: None, allows_both: false, goes_on: false };
+        one.decide(at(2), &request).unwrap().preferred
+    };
+    one.overrides = vec![to("wwan0", Some("zoom")), to("wwan0", None), to("wlan0", None)];
+    assert_eq!(preferred(&one, Some("zoom")).as_deref(), Some("wwan0"));
+    assert_eq!(preferred(&one, Some("mail")).as_deref(), Some("wlan0"));
+    assert_eq!(preferred(&one, None).as_deref(), Some("wlan0"));
+}
+
+#[test]
+fn the_battery_and_the_plan_with_the_highest_pace_change_the_goal() {
+    let mut one = decider((15.0, 50.0), (80.0, 5.0));
+    one.goal = Goal::THRIFTY;
+    let goal = |one: &Decider| decide(one, 3_000).unwrap().goal;
+    let (fast, slow) = (Some((0.9, 0.3)), Some((0.4, 0.2)));
+    for plans in [[fast, slow], [slow, fast], [None, fast]] {
+        (one.networks[0].plan, one.networks[1].plan) = (plans[0], plans[1]);
+        assert!((goal(&one).money - 3.0).abs() < 1e-9, "{plans:?}");
+    }
+    one.supply = Supply::Battery(0.5);
+    assert_eq!(goal(&one).energy, 1.5);
+    one.supply = Supply::Mains;
+    assert_eq!(goal(&one).energy, 0.0);
+}
+
+#[test]
+fn both_networks_together_have_the_power_of_both_and_the_mean_price() {
+    let mut one = decider((40.0, 10.0), (50.0, 10.0));
+    let rated = |one: &Decider| {
+        let sizes = Sizes::known(Size::from_bytes(1_000_000));
+        let request =
+            Request { sizes: &sizes, app: None, kept: None, allows_both: true, goes_on: false };
+        one.decide(at(2), &request).unwrap().rated
+    };
+    for both in &rated(&one)[2..] {
+        assert!(matches!(both.choice, Choice::Both(..)) && !both.is_assumed);
+        assert!((both.terms.money - 0.6).abs() < 1e-9, "half of the price of LTE, and m₀");
+        let watts = both.terms.energy * 1e6 / both.prediction.seconds;
+        assert!((watts - 2.102).abs() < 1e-9, "{watts}");
+    }
+    one.networks[1].monitor = Monitor::new(ProbeLimits::default());
+    let assumed: Vec<bool> = rated(&one).iter().map(|one| one.is_assumed).collect();
+    assert_eq!(assumed, [false, true, true, true]);
+}
+
+#[test]
+fn sizes_that_are_not_certain_are_all_rated() {
+    let one = decider((15.0, 5.0), (80.0, 50.0));
+    let objective = |bytes| decide(&one, bytes).unwrap().rated[0].terms.objective;
+    let weighted = vec![(Size::from_bytes(3_000), 0.75), (Size::from_bytes(10_000_000), 0.25)];
+    let sizes = Sizes { weighted, ..Sizes::unknown(false) };
+    let request =
+        Request { sizes: &sizes, app: None, kept: None, allows_both: false, goes_on: false };
+    let found = one.decide(at(2), &request).unwrap().rated[0].terms.objective;
+    let expected = 0.75 * objective(3_000) + 0.25 * objective(10_000_000);
+    assert!((found - expected).abs() < 1e-9, "{found} {expected}");
+}
+
+#[test]
+fn a_stream_of_a_least_rate_counts_on_the_late_end_of_the_interval() {
+    let mut one = decider((10.0, 10.0), (80.0, 50.0));
+    one.model = None;
+    let reason = |one: &Decider| decide(one, 10_000_000).unwrap().selection.reason;
+    let rated = decide(&one, 10_000_000).unwrap().rated;
+    assert!(rated.iter().all(|one| one.prediction.low < one.prediction.seconds));
+    assert!(rated.iter().all(|one| one.prediction.seconds < one.prediction.high));
+    one.networks.remove(1);
+    // 10 Mbit/s, but less than 5 within the interval of 80 %.
+    for (mbps, expected) in [(6, SelectionReason::NoneFastEnough), (4, SelectionReason::FastEnough)]
+    {
+        one.goal = Goal { at_least: Some(Rate::from_mbps(mbps)), ..Goal::FAST };
+        assert_eq!(reason(&one), expected, "{mbps}");
+    }
+}
+
+#[test]
+fn old_results_are_assumptions_and_each_network_has_its_own_prediction() {
+    let one = decider((15.0, 5.0), (80.0, 50.0));
+    let assumed = |secs| {
+        let sizes = Sizes::known(TYPICAL);
+        let request =
+            Request { sizes: &sizes, app: None, kept: None, allows_both: false, goes_on: false };
+        one.decide(at(secs), &request).unwrap().rated.iter().all(|one| one.is_assumed)
+    };
+    assert_eq!([601, 602].map(assumed), [false, true]);
+    let rated = decide(&one, TYPICAL.as_bytes()).unwrap().rated;
+    for (index, rated) in rated.iter().enumerate() {
+        assert_eq!(one.predict_alone(at(2), index), rated.prediction);
+    }
+    assert_ne!(rated[0].prediction, rated[1].prediction);
+    let role = |kind| network("one", kind, 1.0, 1.0).role();
+    assert_eq!(
+        [NetworkKind::Wifi, NetworkKind::Ethernet, NetworkKind::Other, NetworkKind::Cellular]
+            .map(role),
+        [Role::Wifi, Role::Wifi, Role::Wifi, Role::Lte]
+    );
+}
+
+#[test]
+fn the_model_of_the_first_network_predicts_both() {
+    let one = decider((15.0, 5.0), (80.0, 50.0));
+    let size = Size::from_bytes(1_000_000);
+    let indicators: Vec<Indicators> =
+        one.networks.iter().map(|one| one.current(at(2), false)).collect();
+    let by_model = |first: usize, role| {
+        let of = |index: usize| LinkEstimate::of(&indicators[index]);
+        let closed = closed_form::seconds(of(first), Some(of(1 - first)), size);
+        let networks = [(Role::Wifi, &indicators[0]), (Role::Lte, &indicators[1])];
+        let features = Features::new(size, closed, &networks);
+        MODEL.predict(Carriage::Both(role), &features).unwrap().prediction
+    };
+    let of = |choice| one.predict(choice, size, false, &indicators).0;
+    assert_eq!(of(Choice::Both(0, 1)), by_model(0, Role::Wifi));
+    assert_eq!(of(Choice::Both(1, 0)), by_model(1, Role::Lte));
+    assert_ne!(by_model(0, Role::Wifi), by_model(0, Role::Lte));
+}
+
+#[test]
+fn the_cost_of_a_change_is_a_share_of_the_expected_seconds() {
+    let mut one = decider((10.0, 10.0), (20.0, 50.0));
+    one.model = None;
+    let sizes = Sizes::known(Size::from_bytes(10_000_000));
+    let dwell = Span::from_secs(2);
+    let kept = Some(Kept { choice: WIFI, since: Time::ZERO, stands_still: false, dwell });
+    let request = Request { sizes: &sizes, app: None, kept, allows_both: false, goes_on: false };
+    // LTE saves 6 of 8 seconds.
+    for (cost, expected) in [(5.0, LTE), (7.0, WIFI)] {
+        one.switching_cost = cost;
+        assert_eq!(one.decide(at(5), &request).unwrap().best().choice, expected, "{cost}");
     }
 }

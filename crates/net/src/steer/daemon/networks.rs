@@ -11,7 +11,6 @@ use manyways_sys::egress::{self, EgressNetwork, Names};
 use manyways_sys::interface::{self, Counters, Interface, Kind};
 use manyways_unit::{Size, Time};
 
-use super::wall::today;
 use crate::bond::UsageFile;
 
 /// Marks in the mask of [`Names`].
@@ -27,6 +26,8 @@ pub(super) struct HostNetworks {
     profile: Option<Profile>,
     /// Bytes of probes in a month on metered networks.
     monthly: Size,
+    /// Of the wall clock.
+    today: Day,
     interfaces: Vec<Interface>,
     /// Networks that lead to a login page.
     pub(super) portals: BTreeMap<String, bool>,
@@ -61,6 +62,7 @@ impl HostNetworks {
         policy: Option<Policy>,
         profile: Option<Profile>,
         monthly: Size,
+        today: Day,
         state: Option<&std::path::Path>,
     ) -> Self {
         let file = |name| Counted::load(UsageFile::named(state, name));
@@ -69,12 +71,18 @@ impl HostNetworks {
             policy,
             profile,
             monthly,
+            today,
             interfaces: Vec::new(),
             portals: BTreeMap::new(),
             traffic: BTreeMap::new(),
             probes: file("steer-probes.json"),
             plans: file("steer-plans.json"),
         }
+    }
+
+    /// Takes the day of the wall clock, which may also be set back.
+    pub(super) fn set_today(&mut self, today: Day) {
+        self.today = today;
     }
 
     /// Takes the interfaces of the host.
@@ -149,7 +157,7 @@ impl HostNetworks {
         }
         let plan = self.plan_day(name);
         if let (Some(day), true) = (plan, passed > 0) {
-            self.plans.usage.add(name, day, today(), passed);
+            self.plans.usage.add(name, day, self.today, passed);
         }
         passed
     }
@@ -162,13 +170,13 @@ impl HostNetworks {
 
     /// Adds bytes of a probe.
     pub(super) fn add_probe(&mut self, name: &str, bytes: Size) {
-        self.probes.usage.add(name, 1, today(), bytes.as_bytes());
+        self.probes.usage.add(name, 1, self.today, bytes.as_bytes());
     }
 
     /// Bytes of probes this month, and their limit.
     pub(super) fn probe_bytes(&self, name: &str) -> (Size, Option<Size>) {
         let is_metered = self.interface(name).is_some_and(|one| self.is_metered(one));
-        (self.probes.usage.used(name, 1, today()), is_metered.then_some(self.monthly))
+        (self.probes.usage.used(name, 1, self.today), is_metered.then_some(self.monthly))
     }
 
     pub(super) fn save(&mut self) {
@@ -199,9 +207,9 @@ impl HostNetworks {
         };
         let plan = self.policy.as_ref().and_then(|one| one.data_plan(name, interface.kind.name()));
         let plan = plan.map(|plan| {
-            let used = self.plans.usage.used(name, plan.reset_day, today());
+            let used = self.plans.usage.used(name, plan.reset_day, self.today);
             let monthly = plan.monthly.as_bytes().max(1) as f64;
-            (used.as_bytes() as f64 / monthly, elapsed(today(), plan.reset_day))
+            (used.as_bytes() as f64 / monthly, elapsed(self.today, plan.reset_day))
         });
         let unusable = match &interface.usable {
             Err(_) => Some(Unusable::Down),
@@ -291,6 +299,68 @@ mod tests {
         assert!((elapsed(leap_day, 1) - 28.0 / 29.0).abs() < 1e-9);
         assert_eq!(elapsed(pi_day, 14), 0.0);
         assert!((elapsed(pi_day, 15) - 28.0 / 29.0).abs() < 1e-9);
+    }
+
+    /// A metered network of 1 kB a month from the first day, with 100 B for probes.
+    fn metered(today: Day) -> HostNetworks {
+        let policy = Policy::parse("[paths.wwan0]\nmonthly = \"1KB\"\nmetered = true\n").unwrap();
+        let monthly = Size::from_bytes(100);
+        let mut networks =
+            HostNetworks::new(vec!["wwan0".to_owned()], Some(policy), None, monthly, today, None);
+        let mut any = interface::list().unwrap().remove(0);
+        (any.name, any.kind, any.usable) = ("wwan0".to_owned(), Kind::Cellular, Ok(()));
+        networks.set_interfaces(vec![any]);
+        networks.on_counters(Time::ZERO, "wwan0", Counters::default());
+        networks
+    }
+
+    /// Day, used share of the plan, whether that is spent, and bytes of probes.
+    fn on(networks: &mut HostNetworks, day: Day) -> (f64, bool, u64) {
+        networks.set_today(day);
+        let facts = networks.facts(Time::ZERO).remove(0);
+        assert_eq!(facts.monthly, Some(Size::from_bytes(100)));
+        let (used, elapsed) = facts.plan.unwrap();
+        assert!((0.0..1.0).contains(&elapsed), "{elapsed}");
+        (used, facts.unusable == Some(Unusable::Spent), facts.spent.as_bytes())
+    }
+
+    #[test]
+    fn a_wall_clock_that_is_set_by_a_day_leaves_the_allowance_of_the_month_as_it_is() {
+        // 2024-03-14.
+        let pi_day = Day(19_796);
+        let mut networks = metered(pi_day);
+        let mut received = 0;
+        let mut receive = |networks: &mut HostNetworks, bytes: u64| {
+            received += bytes;
+            let counters = Counters { received_bytes: received, ..Counters::default() };
+            networks.on_counters(Time::ZERO, "wwan0", counters)
+        };
+        assert_eq!(receive(&mut networks, 600), 600);
+        networks.add_probe("wwan0", Size::from_bytes(70));
+        for day in [19_796, 19_797, 19_795, 19_796] {
+            assert_eq!(on(&mut networks, Day(day)), (0.6, false, 70), "{day}");
+        }
+        // Bytes of the wrong day count, too.
+        networks.set_today(Day(19_795));
+        receive(&mut networks, 300);
+        networks.set_today(Day(19_797));
+        receive(&mut networks, 200);
+        networks.add_probe("wwan0", Size::from_bytes(40));
+        assert_eq!(on(&mut networks, pi_day), (1.1, true, 110));
+    }
+
+    #[test]
+    fn a_wall_clock_that_is_set_back_into_the_last_month_gives_no_second_allowance() {
+        // 2024-04-01, and the day before.
+        let (april, march) = (Day(19_814), Day(19_813));
+        let mut networks = metered(april);
+        let counters = Counters { received_bytes: 1_000, ..Counters::default() };
+        networks.on_counters(Time::ZERO, "wwan0", counters);
+        networks.add_probe("wwan0", Size::from_bytes(100));
+        for day in [april, march, april] {
+            assert_eq!(on(&mut networks, day), (1.0, true, 100));
+        }
+        assert_eq!(on(&mut networks, Day(19_844)), (0.0, false, 0), "2024-05-01");
     }
 
     #[test]

@@ -6,8 +6,8 @@ use thiserror::Error;
 /// A value that its source cannot have measured; the `Display` is one sentence.
 #[derive(Clone, Copy, PartialEq, Debug, Error)]
 #[error(
-    "it reports {} = {value}, which is not between {low} and {high}{}",
-    .indicator.name(), unit(*.indicator)
+    "it reports {} = {}, which is not between {low} and {high}{}",
+    .indicator.name(), short(*.value), unit(*.indicator)
 )]
 pub struct Implausible {
     pub indicator: Indicator,
@@ -46,6 +46,12 @@ fn range(indicator: Indicator) -> (f64, f64) {
         // Seconds.
         _ => (0.0, 600.0),
     }
+}
+
+/// A number without hundreds of digits.
+fn short(value: f64) -> String {
+    let is_short = value == 0.0 || (1e-6..1e12).contains(&value.abs()) || !value.is_finite();
+    if is_short { value.to_string() } else { format!("{value:e}") }
 }
 
 /// The unit as the end of a sentence, empty if there is none.
@@ -89,6 +95,8 @@ mod tests {
         let message = |indicator, value| check(indicator, value).unwrap_err().to_string();
         let expected = "it reports rsrp = 32767, which is not between -156 and -31 dBm";
         assert_eq!(message(Indicator::Rsrp, 32_767.0), expected);
+        let expected = "it reports snr = -1e300, which is not between -23 and 40 dB";
+        assert_eq!(message(Indicator::Snr, -1e300), expected);
         let expected = "it reports cqi = NaN, which is not between 0 and 15";
         assert_eq!(message(Indicator::Cqi, f64::NAN), expected);
     }
