@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use super::Done;
 use crate::bond::control::{BondRole, ControlRequest, ControlResponse};
-use crate::bond::{ChoiceRequest, Status};
+use crate::bond::{ChoiceRequest, EndedStream, Status};
 use crate::control;
 use crate::steer::protocol::EndedTransfer;
 
@@ -21,9 +21,6 @@ const LEASE: f64 = 15.0;
 
 /// Time for the answer to a choice, for which other choices wait. The next report repeats it.
 const ANSWER: Duration = Duration::from_secs(1);
-
-/// A stream of a client: the program, the host, and the bytes to the device and from it.
-type Stream = (Option<String>, Option<String>, u64, u64);
 
 /// The state of a client.
 #[derive(Debug, Default)]
@@ -36,8 +33,8 @@ pub(super) struct BondReport {
     pub(super) round_trips: Vec<(String, f64)>,
     /// Networks whose carriers do not get through.
     pub(super) suspects: Vec<String>,
-    streams: BTreeMap<u64, Stream>,
-    /// Streams that have ended since the last report.
+    /// The last streams that have ended, and the transfers of those that the report before has not.
+    streams: Vec<EndedStream>,
     pub(super) ended: Vec<EndedTransfer>,
     pub(super) fault: Option<String>,
 }
@@ -47,7 +44,8 @@ pub(super) struct BondReport {
 struct Known {
     goals: Vec<String>,
     carried: Size,
-    streams: BTreeMap<u64, Stream>,
+    /// The last streams that had ended; `None` before the first report.
+    ended: Option<Vec<EndedStream>>,
     is_asked: bool,
 }
 
@@ -64,9 +62,9 @@ impl Bonds {
     pub(super) fn ask(&mut self, done: &mpsc::UnboundedSender<Done>) {
         for (name, known) in self.0.iter_mut().filter(|(_, known)| !known.is_asked) {
             known.is_asked = true;
-            let (name, before, done) = (name.clone(), known.streams.clone(), done.clone());
+            let (name, before, done) = (name.clone(), known.ended.clone(), done.clone());
             spawn_blocking(move || {
-                let report = report(name, &before);
+                let report = report(name, before.as_deref());
                 let _ = done.send(Done::Bond(report));
             });
         }
@@ -74,8 +72,10 @@ impl Bonds {
 
     pub(super) fn on_report(&mut self, report: BondReport) {
         if let Some(known) = self.0.get_mut(&report.name) {
-            (known.goals, known.streams) = (report.goals, report.streams);
-            (known.carried, known.is_asked) = (report.carried, false);
+            known.is_asked = false;
+            (known.goals, known.carried) = (report.goals, report.carried);
+            // A client that does not answer has no streams to compare with.
+            known.ended = report.fault.is_none().then_some(report.streams);
         }
     }
 
@@ -144,7 +144,7 @@ fn ask(name: &str, request: &ControlRequest) -> Result<ControlResponse, String> 
     control::ask(&service, request).map_err(|error| error.to_string())
 }
 
-fn report(name: String, before: &BTreeMap<u64, Stream>) -> BondReport {
+fn report(name: String, before: Option<&[EndedStream]>) -> BondReport {
     match ask(&name, &ControlRequest::Status) {
         Ok(ControlResponse::Status(status)) => evaluate(name, before, &status),
         Ok(_) => BondReport {
@@ -156,7 +156,7 @@ fn report(name: String, before: &BTreeMap<u64, Stream>) -> BondReport {
     }
 }
 
-fn evaluate(name: String, before: &BTreeMap<u64, Stream>, status: &Status) -> BondReport {
+fn evaluate(name: String, before: Option<&[EndedStream]>, status: &Status) -> BondReport {
     let mut report = BondReport { name, goals: status.auto_goals.clone(), ..BondReport::default() };
     for path in &status.paths {
         report.carried += Size::from_bytes(path.received_bytes + path.sent_bytes);
@@ -169,26 +169,54 @@ fn evaluate(name: String, before: &BTreeMap<u64, Stream>, status: &Status) -> Bo
             _ => {}
         }
     }
-    for stream in &status.streams {
-        let Some(number) = stream.stream else { continue };
-        let host = stream
-            .domain
-            .clone()
-            .or_else(|| stream.destination.rsplit_once(':').map(|(host, _)| host.to_owned()));
-        let known = (stream.process.clone(), host, stream.down_bytes, stream.up_bytes);
-        report.streams.insert(number, known);
-    }
-    // A list that is full lacks streams that go on.
-    if status.streams.len() == status.stream_count {
-        for (number, (app, host, down, up)) in before {
-            if report.streams.contains_key(number) {
-                continue;
-            }
-            for (size, up) in [(*down, false), (*up, true)] {
-                let (app, host) = (app.clone(), host.clone());
-                report.ended.push(EndedTransfer { host, app, size, up });
-            }
+    report.streams.clone_from(&status.ended);
+    // Without a report before, it is unknown which ones were counted.
+    let is_new = |one: &&EndedStream| before.is_some_and(|before| !before.contains(one));
+    for one in status.ended.iter().filter(is_new) {
+        let destination = one.destination.rsplit_once(':').map(|(host, _)| host.to_owned());
+        let host = one.domain.clone().or(destination);
+        for (size, up) in [(one.down_bytes, false), (one.up_bytes, true)] {
+            let (app, host) = (one.process.clone(), host.clone());
+            report.ended.push(EndedTransfer { host, app, size, up });
         }
     }
     report
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(stream: u64, down_bytes: u64) -> EndedStream {
+        EndedStream {
+            stream,
+            destination: "192.0.2.1:443".to_owned(),
+            domain: None,
+            process: Some("curl".to_owned()),
+            up_bytes: 80,
+            down_bytes,
+        }
+    }
+
+    #[test]
+    fn a_stream_that_has_ended_is_counted_once() {
+        let status = manyways_record::document::parse::<Status>(
+            br#"{"schema":"manyways.bond-status/2","name":"a","version":"1","uptime_seconds":1,"policy":null,
+            "paths":[],"stream_count":0,"streams":[],"totals":{"sent_bytes":0,"reinjected_bytes":0,
+            "spurious_bytes":0,"received_bytes":0,"duplicate_bytes":0,"header_bytes":0,"dropped_datagrams":0}}"#,
+        )
+        .unwrap();
+        let sizes = |before: Option<&[EndedStream]>, now: &[EndedStream]| -> Vec<u64> {
+            let status = Status { ended: now.to_vec(), ..status.clone() };
+            evaluate("a".to_owned(), before, &status).ended.iter().map(|one| one.size).collect()
+        };
+        // Numbers may begin again, after a restart of the client.
+        let (first, second, other) = (ended(1, 3_000), ended(2, 500), ended(1, 7));
+        assert!(sizes(None, &[first.clone()]).is_empty(), "before this process");
+        let before = [first.clone(), second];
+        assert_eq!(sizes(Some(&before[..1]), &before), [500, 80]);
+        assert_eq!(sizes(Some(&before), &[other]), [7, 80]);
+        let report = evaluate("a".to_owned(), Some(&[]), &Status { ended: vec![first], ..status });
+        assert_eq!(report.ended[0].host.as_deref(), Some("192.0.2.1"));
+    }
 }
