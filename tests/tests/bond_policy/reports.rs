@@ -39,7 +39,7 @@ fn a_status_names_networks_applications_and_rules() {
             "$M" bond status --json
             "$M" bond status > status.txt
             kill $FETCH
-            wait_for '"$M" bond status --json | grep "ended.:..{"'
+            wait_for '"$M" bond status --json | grep "ended.:.{"'
             "$M" bond status --json
             end
             "$M" bond status || echo "ended with $?"
