@@ -214,7 +214,7 @@ impl Daemon {
             routes: None,
             bonds: Bonds::new(&options.bonds),
             history: HistoryFile::load(state).map_err(SteerError::State)?,
-            overrides: OverridesFile::load(state),
+            overrides: OverridesFile::load(state, wall::seconds()),
             marks: MarksFile::load(state),
             check_at: BTreeMap::new(),
             done,
@@ -454,7 +454,7 @@ impl Daemon {
         let (now, today) = (self.now(), wall::seconds());
         let current = self.overrides.current(today).map(|one| Override {
             network: one.network.clone(),
-            until: now + Span::from_secs((one.until - today).min(366 * 86_400)),
+            until: now + Span::from_secs(one.until - today),
             app: one.app.clone(),
         });
         self.steering.set_overrides(current.collect());

@@ -9,6 +9,8 @@ use super::{read, within, write};
 
 /// Overrides that are stored, at most: the newest ones.
 const MAX: usize = 64;
+/// Seconds for which a network can be preferred, at most: a year.
+pub const MAX_PREFERENCE: u64 = 366 * 86_400;
 
 /// A network that the user prefers for a while.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -35,12 +37,18 @@ pub struct OverridesFile {
 }
 
 impl OverridesFile {
-    /// Reads the file in this state folder. Without a folder, nothing is stored.
-    pub fn load(folder: Option<&Path>) -> Self {
+    /// Reads the file in this state folder at `now`, in seconds since 1970. Without a folder, nothing is stored.
+    pub fn load(folder: Option<&Path>, now: u64) -> Self {
         let file = within(folder, "overrides.json");
         let lost = "the preferred networks are lost";
         let document: Document = file.as_deref().map(|file| read(file, lost)).unwrap_or_default();
-        Self { file, overrides: document.overrides.into_iter().take(MAX).collect() }
+        let mut overrides = document.overrides;
+        keep_newest(&mut overrides);
+        for one in &mut overrides {
+            // `prefer` writes no later time, but other programs may.
+            one.until = one.until.min(now.saturating_add(MAX_PREFERENCE));
+        }
+        Self { file, overrides }
     }
 
     /// The preferences that have not expired at `now`, in seconds since 1970.
@@ -55,8 +63,7 @@ impl OverridesFile {
     pub fn prefer(&mut self, now: u64, preference: Preference) -> io::Result<()> {
         self.overrides.retain(|one| now < one.until && one.app != preference.app);
         self.overrides.push(preference);
-        let excess = self.overrides.len().saturating_sub(MAX);
-        self.overrides.drain(..excess);
+        keep_newest(&mut self.overrides);
         self.save()
     }
 
@@ -80,6 +87,12 @@ impl OverridesFile {
     }
 }
 
+/// The newest ones are the last ones.
+fn keep_newest(overrides: &mut Vec<Preference>) {
+    let excess = overrides.len().saturating_sub(MAX);
+    overrides.drain(..excess);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,11 +104,11 @@ mod tests {
     #[test]
     fn a_preference_survives_a_restart_and_expires() {
         let folder = tempfile::tempdir().unwrap();
-        let mut file = OverridesFile::load(Some(folder.path()));
+        let mut file = OverridesFile::load(Some(folder.path()), 100);
         file.prefer(100, preference("lte", 200, None)).unwrap();
         file.prefer(100, preference("wifi", 300, Some("zoom"))).unwrap();
         file.prefer(110, preference("wifi", 250, None)).unwrap();
-        let again = OverridesFile::load(Some(folder.path()));
+        let again = OverridesFile::load(Some(folder.path()), 100);
         let current = |file: &OverridesFile, now| -> Vec<String> {
             file.current(now).map(|one| format!("{} {:?}", one.network, one.app)).collect()
         };
@@ -109,11 +122,23 @@ mod tests {
 
     #[test]
     fn there_is_a_limit() {
-        let mut file = OverridesFile::load(None);
+        let mut file = OverridesFile::load(None, 0);
         for app in 0..MAX as u64 + 10 {
             file.prefer(0, preference("lte", 9, Some(&app.to_string()))).unwrap();
         }
         assert_eq!(file.current(1).count(), MAX);
         assert_eq!(file.current(1).next().unwrap().app.as_deref(), Some("10"));
+    }
+
+    #[test]
+    fn of_a_file_of_another_program_the_newest_count_and_for_a_year() {
+        let folder = tempfile::tempdir().unwrap();
+        let overrides: Vec<Preference> =
+            (0..MAX + 10).map(|app| preference("lte", u64::MAX, Some(&app.to_string()))).collect();
+        write(&folder.path().join("steer/overrides.json"), &Document { overrides }).unwrap();
+        let file = OverridesFile::load(Some(folder.path()), 1_000);
+        let apps: Vec<&str> = file.current(1_000).filter_map(|one| one.app.as_deref()).collect();
+        assert_eq!((apps.len(), apps[0], apps[MAX - 1]), (MAX, "10", "73"));
+        assert!(file.current(1_000).all(|one| one.until == 1_000 + MAX_PREFERENCE));
     }
 }
