@@ -2,10 +2,11 @@
 
 use manyways_net::steer::event::SteerEvent;
 use manyways_record::event;
-use manyways_tests::{Need, needs};
+use manyways_tests::{Need, folder, needs};
 use serde_json::Value;
 
 use super::world::World;
+use super::{error, steer};
 
 macro_rules! needs_world {
     () => {
@@ -102,9 +103,10 @@ fn one_run_at_a_time_answers_why_and_what_is_preferred() {
         .run(
             r#"
             "$M" steer status 2>&1 && fault 'a run answers before it begins'
-            steer --goal balanced
+            steer --goal balanced --via wifi --via lte --via nosuch
             "$M" steer run > second 2>&1 && fault 'two runs at a time'
             cat second
+            [ "$(grep -c 'there is no network `nosuch`' run.log)" = 1 ] || fault 'no warning'
             eventually eval '"$M" steer status --json > status; has status ping-mean'
             "$M" steer why https://www.example.com/index.html --size 1MB --json > why
             "$M" steer why www.example.com
@@ -218,4 +220,22 @@ fn without_any_network_the_run_goes_on_and_torn_files_are_put_aside() {
     assert_eq!(broken, 4, "{}", done.stdout);
     let lost = "A transfer has no network that can be used.";
     assert!(done.stdout.contains(lost), "{}", done.stdout);
+}
+
+#[test]
+fn arguments_that_name_nothing_are_refused() {
+    let files = folder();
+    let run =
+        |words: &[&str]| error(steer(files.path(), &[&["run", "--for", "0s"], words].concat()), 2);
+    let bond = run(&["--bond-only", "--bond", "no such!"]);
+    assert!(bond.contains("\"no such!\" is not a name: a name has 1 to 32 letters"), "{bond}");
+    for (words, message) in [
+        (["--ping", ""], "`` names no host"),
+        (["--ping", ":443"], "`:443` names no host"),
+        (["--dns", ""], "--dns has an empty name"),
+        (["--check", "https://"], "the host in the URL https:// is not valid"),
+    ] {
+        let refused = run(&["--dry-run", words[0], words[1]]);
+        assert!(refused.contains(message), "{refused}");
+    }
 }

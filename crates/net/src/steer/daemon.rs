@@ -139,6 +139,10 @@ pub async fn run(
     })?;
     let mut daemon = Daemon::new(options)?;
     daemon.list().await?;
+    for name in daemon.networks.absent() {
+        let name = manyways_unit::human::quoted(name);
+        tracing::warn!("there is no network `{name}`: it is used as soon as it appears");
+    }
     daemon.set_overrides();
     daemon.start_routes().await?;
     let ended = daemon.serve(&mut received, stop, listener).await;

@@ -102,6 +102,11 @@ impl HostNetworks {
         }
     }
 
+    /// The networks of `via` that the host does not have.
+    pub(super) fn absent(&self) -> impl Iterator<Item = &String> {
+        self.via.iter().filter(|name| !self.is_known(name))
+    }
+
     fn is_known(&self, name: &str) -> bool {
         self.interfaces.iter().any(|one| one.name == name)
     }
