@@ -20,6 +20,16 @@ macro_rules! needs_world {
     };
 }
 
+/// Why a network could not be used, in the order of the events.
+fn states(world: &World, name: &str) -> Vec<Option<String>> {
+    let log = event::parse(world.read("events").as_bytes()).expect("the event log reads");
+    let state = |record: event::Record<SteerEvent>| match record.event {
+        SteerEvent::SteerNetwork { network, unusable } => (network == name).then_some(unusable),
+        _ => None,
+    };
+    log.records.into_iter().filter_map(state).collect()
+}
+
 /// The choices of new flows in the event log of a run.
 fn choices(world: &World) -> Vec<String> {
     let log = event::parse(world.read("events").as_bytes()).expect("the event log reads");
@@ -60,6 +70,10 @@ fn new_connections_leave_a_network_that_falls_silent_and_come_back() {
         found.starts_with(&["wifi".into(), "lte".into(), "wifi".into(), "lte".into()]),
         "{found:?}"
     );
+    let silent = "it answers nothing".to_owned();
+    let down = "it has no carrier, address or route".to_owned();
+    let found = states(&world, "wifi");
+    assert!(found.starts_with(&[None, Some(silent), None, Some(down)]), "{found:?}");
 }
 
 #[test]

@@ -19,7 +19,7 @@ use manyways_model::radio::{Direction, Profile};
 use manyways_model::select::model::Model;
 use manyways_model::select::{
     Action, Goal, Lane, Override, ProbeLimits, Request, Settings, Sizes, Stage, StageResult,
-    Steering, Supply,
+    Steering, Supply, Unusable,
 };
 use manyways_proto::policy::Policy;
 use manyways_record::event::Record;
@@ -176,7 +176,8 @@ struct Daemon {
     check_at: BTreeMap<String, Time>,
     done: mpsc::UnboundedSender<Done>,
     results: mpsc::UnboundedReceiver<Done>,
-    unusable: BTreeMap<String, Option<String>>,
+    /// The networks of the last events, and why they cannot be used.
+    unusable: BTreeMap<String, Option<Unusable>>,
     events: Vec<Record<SteerEvent>>,
     faults: BTreeMap<&'static str, String>,
     slow_at: Time,
@@ -329,27 +330,36 @@ impl Daemon {
                 self.ids.insert(interface.name.clone(), ids);
             }
         }
-        for one in &facts {
-            let unusable = one.unusable.map(|why| why.to_string());
-            self.on_usable(&one.name, unusable);
-        }
-        let listed: Vec<String> = facts.iter().map(|one| one.name.clone()).collect();
-        let lost: Vec<String> =
-            self.unusable.keys().filter(|name| !listed.contains(name)).cloned().collect();
-        for name in lost {
-            self.on_usable(&name, Some("it is gone".to_owned()));
-            self.unusable.remove(&name);
-        }
         self.steering.set_networks(now, facts);
     }
 
-    fn on_usable(&mut self, network: &str, unusable: Option<String>) {
-        let before = self.unusable.insert(network.to_owned(), unusable.clone());
-        if before.as_ref() != Some(&unusable) {
-            if unusable.is_none() {
+    /// Records which networks can be used, or why not, if that has changed: also by silence, which only the decisions
+    /// know.
+    fn record_networks(&mut self) {
+        let networks = self.steering.decider().networks.iter();
+        let now: BTreeMap<String, Option<Unusable>> = networks
+            .filter(|one| self.networks.interface(&one.name).is_some())
+            .map(|one| (one.name.clone(), one.unusable))
+            .collect();
+        if now == self.unusable {
+            return;
+        }
+        let before = std::mem::replace(&mut self.unusable, now.clone());
+        for (network, unusable) in &now {
+            let known = before.get(network);
+            if known == Some(unusable) {
+                continue;
+            }
+            // A login page may have come, but not by silence alone.
+            if unusable.is_none() && known != Some(&Some(Unusable::Silent)) {
                 self.check_at.remove(network);
             }
-            self.record(SteerEvent::SteerNetwork { network: network.to_owned(), unusable });
+            let unusable = unusable.map(|why| why.to_string());
+            self.record(SteerEvent::SteerNetwork { network: network.clone(), unusable });
+        }
+        for network in before.into_keys().filter(|network| !now.contains_key(network)) {
+            let unusable = Some("it is gone".to_owned());
+            self.record(SteerEvent::SteerNetwork { network, unusable });
         }
     }
 
@@ -545,11 +555,14 @@ impl Daemon {
 
     async fn pump(&mut self) {
         while let Some(action) = self.steering.poll(self.now()) {
+            // Before the choice that follows from it.
+            self.record_networks();
             match action {
                 Action::Probe { network, stage } => self.probe(network, stage),
                 Action::Choose { lane, networks } => self.choose(lane, networks).await,
             }
         }
+        self.record_networks();
     }
 
     fn probe(&mut self, network: String, stage: Stage) {
