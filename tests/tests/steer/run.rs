@@ -253,3 +253,30 @@ fn arguments_that_name_nothing_are_refused() {
         assert!(refused.contains(message), "{refused}");
     }
 }
+
+#[test]
+fn a_preference_holds_without_its_file() {
+    needs_world!();
+    let world = World::new();
+    let done = world
+        .run(
+            r#"
+            # Nothing can be written there.
+            export XDG_STATE_HOME=/proc
+            steer
+            over wifi
+            "$M" steer prefer lte --for 10m 2>&1 || fault "prefer ends with $?"
+            over lte
+            "$M" steer prefer --end 2>&1 || fault "its end ends with $?"
+            over wifi
+            end
+            "#,
+        )
+        .expect_success();
+    let lines: Vec<&str> = done.stdout.lines().collect();
+    assert_eq!(lines.len(), 4, "{}", done.stdout);
+    assert!(lines[0].starts_with("warning: the preference ends with this `steer run`: "));
+    assert_eq!(lines[1], "lte is preferred for 10 min.");
+    assert!(lines[2].starts_with("warning: the preference returns with the next `steer run`: "));
+    assert_eq!(lines[3], "No network is preferred from now on.");
+}

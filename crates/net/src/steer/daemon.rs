@@ -621,7 +621,9 @@ impl Daemon {
     }
 
     fn save(&mut self) {
-        self.networks.save();
+        let counted = self.networks.save().err();
+        let fault = counted.map(|error| format!("cannot store the bytes of this month: {error}"));
+        self.fault("bytes", fault);
         let saved = self.history.save();
         self.fault("state", saved.err().map(|error| format!("cannot store the state: {error}")));
     }
@@ -667,45 +669,41 @@ impl Daemon {
     }
 
     fn prefer(&mut self, request: PreferRequest) -> SteerResponse {
-        let stored = match &request.network {
-            None => self.overrides.end(request.app.as_deref()).map(|has_ended| (None, has_ended)),
-            Some(word) => {
-                let network = match self.networks.named(word) {
-                    Ok(network) => network,
-                    Err(message) => {
-                        let hint = format!("the networks are {}", self.networks.names());
-                        return SteerResponse::Refused { message, hint: Some(hint) };
-                    }
-                };
+        let network = request.network.as_deref().map(|word| self.networks.named(word));
+        let network = match network.transpose() {
+            Ok(network) => network,
+            Err(message) => {
+                let hint = format!("the networks are {}", self.networks.names());
+                return SteerResponse::Refused { message, hint: Some(hint) };
+            }
+        };
+        let app = request.app.clone();
+        let stored = match network.clone() {
+            None => self.overrides.end(app.as_deref()),
+            Some(network) => {
                 let now = wall::seconds();
                 let until = now + request.seconds.ceil() as u64;
-                let preference =
-                    Preference { network: network.clone(), until, app: request.app.clone() };
-                self.overrides.prefer(now, preference).map(|()| (Some(network), true))
+                self.overrides.prefer(now, Preference { network, until, app }).map(|()| true)
             }
         };
         self.set_overrides();
-        match stored {
-            Ok((None, false)) => SteerResponse::Refused {
+        if matches!(stored, Ok(false)) {
+            return SteerResponse::Refused {
                 message: "no network is preferred".to_owned(),
                 hint: Some("`manyways steer status` lists the preferences".to_owned()),
-            },
-            Ok((network, _)) => {
-                self.record(SteerEvent::SteerPreference {
-                    network: network.clone().unwrap_or_default(),
-                    app: request.app,
-                    seconds: if network.is_some() { request.seconds } else { 0.0 },
-                });
-                SteerResponse::Preferred { network }
-            }
-            Err(error) => SteerResponse::Refused {
-                message: match request.network {
-                    Some(_) => format!("the preference ends with this process: {error}"),
-                    None => format!("the preference ends only until a restart: {error}"),
-                },
-                hint: Some("the state folder must be writable".to_owned()),
-            },
+            };
         }
+        // Without its file it holds all the same, until a restart.
+        let warning = stored.err().map(|error| match &network {
+            Some(_) => format!("the preference ends with this `steer run`: {error}"),
+            None => format!("the preference returns with the next `steer run`: {error}"),
+        });
+        self.record(SteerEvent::SteerPreference {
+            network: network.clone().unwrap_or_default(),
+            app: request.app,
+            seconds: if network.is_some() { request.seconds } else { 0.0 },
+        });
+        SteerResponse::Preferred { network, warning }
     }
 
     fn decide(&self, query: &TransferQuery) -> (Sizes, Option<DecisionDocument>) {

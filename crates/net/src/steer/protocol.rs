@@ -94,6 +94,9 @@ pub enum SteerResponse {
     /// The network that is preferred; `None` after the end of a preference.
     Preferred {
         network: Option<String>,
+        /// Why this ends with the process: one sentence.
+        #[serde(default)]
+        warning: Option<String>,
     },
     Refused {
         /// The reason, as one sentence.

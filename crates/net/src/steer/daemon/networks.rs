@@ -1,6 +1,7 @@
 //! The networks of the host: which ones there are, and the facts that decisions need.
 
 use std::collections::BTreeMap;
+use std::io;
 
 use manyways_model::radio::Profile;
 use manyways_model::select::simulate::Costs;
@@ -48,10 +49,8 @@ impl Counted {
         Self { usage: file.load(), file }
     }
 
-    fn save(&mut self) {
-        if let Err(error) = self.file.save(&mut self.usage) {
-            tracing::warn!("cannot store the bytes of this month: {error}");
-        }
+    fn save(&mut self) -> io::Result<()> {
+        self.file.save(&mut self.usage)
     }
 }
 
@@ -176,9 +175,11 @@ impl HostNetworks {
         (self.probes.usage.used(name, 1, today()), is_metered.then_some(self.monthly))
     }
 
-    pub(super) fn save(&mut self) {
-        self.probes.save();
-        self.plans.save();
+    /// # Errors
+    /// A file cannot be written; the next call tries again.
+    pub(super) fn save(&mut self) -> io::Result<()> {
+        let probes = self.probes.save();
+        self.plans.save().and(probes)
     }
 
     fn is_metered(&self, interface: &Interface) -> bool {
