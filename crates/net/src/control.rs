@@ -19,13 +19,16 @@ use manyways_sys::{privilege, sandbox};
 use manyways_unit::Span;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 /// Maximum length of a request, in bytes.
 const MAX_REQUEST: usize = 64 * 1024;
+/// Bytes of a request that is too long which are read and dropped, at most: a process that closes a socket with bytes
+/// in it resets the connection, and the other end loses the response.
+const MAX_DROPPED: u64 = 64 << 20;
 /// Maximum length of a response, in bytes.
 const MAX_RESPONSE: u64 = 64 << 20;
 /// Maximum length of a name, in bytes.
@@ -427,8 +430,11 @@ where
     let mut line = Vec::new();
     // One byte more shows that a request is too long.
     let limited = read.take(MAX_REQUEST as u64 + 1);
-    tokio::io::BufReader::new(limited).read_until(b'\n', &mut line).await?;
-    let reply = match parse_request(&line) {
+    let mut limited = tokio::io::BufReader::new(limited);
+    limited.read_until(b'\n', &mut line).await?;
+    let parsed = parse_request(&line);
+    let is_too_long = matches!(parsed, Err(RequestError::TooLong));
+    let reply = match parsed {
         Ok(request) => respond(request).await,
         Err(error) => Q::Response::refused(error.to_string(), None).into(),
     };
@@ -439,7 +445,23 @@ where
     let mut text = serde_json::to_vec(&response)?;
     text.push(b'\n');
     write.write_all(&text).await?;
+    if is_too_long && line.last() != Some(&b'\n') {
+        drop_rest(limited.into_inner().into_inner()).await?;
+    }
     Ok(serve)
+}
+
+/// Reads the rest of a line.
+async fn drop_rest(read: impl AsyncRead + Unpin) -> io::Result<()> {
+    let mut rest = tokio::io::BufReader::new(read.take(MAX_DROPPED));
+    loop {
+        let bytes = rest.fill_buf().await?;
+        let (length, is_end) = (bytes.len(), bytes.is_empty() || bytes.contains(&b'\n'));
+        rest.consume(length);
+        if is_end {
+            return Ok(());
+        }
+    }
 }
 
 /// Returns the folder of this user's sockets; within a lab, the folder of the lab.

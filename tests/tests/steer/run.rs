@@ -2,10 +2,11 @@
 
 use manyways_net::steer::event::SteerEvent;
 use manyways_record::event;
-use manyways_tests::{Need, needs};
+use manyways_tests::{Need, folder, needs};
 use serde_json::Value;
 
 use super::world::World;
+use super::{error, steer};
 
 macro_rules! needs_world {
     () => {
@@ -17,6 +18,16 @@ macro_rules! needs_world {
             Need::Command("bash")
         );
     };
+}
+
+/// Why a network could not be used, in the order of the events.
+fn states(world: &World, name: &str) -> Vec<Option<String>> {
+    let log = event::parse(world.read("events").as_bytes()).expect("the event log reads");
+    let state = |record: event::Record<SteerEvent>| match record.event {
+        SteerEvent::SteerNetwork { network, unusable } => (network == name).then_some(unusable),
+        _ => None,
+    };
+    log.records.into_iter().filter_map(state).collect()
 }
 
 /// The choices of new flows in the event log of a run.
@@ -68,6 +79,10 @@ fn new_connections_leave_networks_that_fall_silent_and_come_back() {
         found.starts_with(&["wifi".into(), "lte".into(), "wifi".into(), "lte".into()]),
         "{found:?}"
     );
+    let silent = "it answers nothing".to_owned();
+    let down = "it has no carrier, address or route".to_owned();
+    let found = states(&world, "wifi");
+    assert!(found.starts_with(&[None, Some(silent), None, Some(down)]), "{found:?}");
 }
 
 #[test]
@@ -157,9 +172,10 @@ fn one_run_at_a_time_answers_why_and_what_is_preferred() {
         .run(
             r#"
             "$M" steer status 2>&1 && fault 'a run answers before it begins'
-            steer --goal balanced
+            steer --goal balanced --via wifi --via lte --via nosuch
             "$M" steer run > second 2>&1 && fault 'two runs at a time'
             cat second
+            [ "$(grep -c 'there is no network `nosuch`' run.log)" = 1 ] || fault 'no warning'
             eventually eval '"$M" steer status --json > status; has status ping-mean'
             "$M" steer why https://www.example.com/index.html --size 1MB --json > why
             "$M" steer why www.example.com
@@ -306,4 +322,49 @@ fn an_interface_that_is_lost_during_a_probe_is_probed_again_when_it_returns() {
     };
     let usable: Vec<bool> = log.records.iter().filter_map(of_lte).collect();
     assert!(usable.starts_with(&[true, false, true]), "{usable:?}");
+}
+
+#[test]
+fn arguments_that_name_nothing_are_refused() {
+    let files = folder();
+    let run =
+        |words: &[&str]| error(steer(files.path(), &[&["run", "--for", "0s"], words].concat()), 2);
+    let bond = run(&["--bond-only", "--bond", "no such!"]);
+    assert!(bond.contains("\"no such!\" is not a name: a name has 1 to 32 letters"), "{bond}");
+    for (words, message) in [
+        (["--ping", ""], "`` names no host"),
+        (["--ping", ":443"], "`:443` names no host"),
+        (["--dns", ""], "--dns has an empty name"),
+        (["--check", "https://"], "the host in the URL https:// is not valid"),
+    ] {
+        let refused = run(&["--dry-run", words[0], words[1]]);
+        assert!(refused.contains(message), "{refused}");
+    }
+}
+
+#[test]
+fn a_preference_holds_without_its_file() {
+    needs_world!();
+    let world = World::new();
+    let done = world
+        .run(
+            r#"
+            # Nothing can be written there.
+            export XDG_STATE_HOME=/proc
+            steer
+            over wifi
+            "$M" steer prefer lte --for 10m 2>&1 || fault "prefer ends with $?"
+            over lte
+            "$M" steer prefer --end 2>&1 || fault "its end ends with $?"
+            over wifi
+            end
+            "#,
+        )
+        .expect_success();
+    let lines: Vec<&str> = done.stdout.lines().collect();
+    assert_eq!(lines.len(), 4, "{}", done.stdout);
+    assert!(lines[0].starts_with("warning: the preference ends with this `steer run`: "));
+    assert_eq!(lines[1], "lte is preferred for 10 min.");
+    assert!(lines[2].starts_with("warning: the preference returns with the next `steer run`: "));
+    assert_eq!(lines[3], "No network is preferred from now on.");
 }

@@ -7,6 +7,7 @@ use anyhow::Result;
 use manyways_net::steer::protocol::{PreferRequest, SteerRequest, SteerResponse};
 use manyways_report::number::seconds;
 use manyways_unit::Span;
+use manyways_unit::human::printable;
 
 use super::{ask, unexpected};
 use crate::failure::Failure;
@@ -53,10 +54,13 @@ pub fn run(args: Args) -> Result<ExitCode> {
         seconds: duration.as_secs_f64(),
         app: args.app.clone(),
     };
-    let network = match ask(&SteerRequest::Prefer(request))? {
-        SteerResponse::Preferred { network } => network,
+    let (network, warning) = match ask(&SteerRequest::Prefer(request))? {
+        SteerResponse::Preferred { network, warning } => (network, warning),
         response => return Err(unexpected(response).into()),
     };
+    if let Some(warning) = warning {
+        eprintln!("warning: {}", printable(&warning));
+    }
     let app = args.app.map(|app| format!(" for {app}")).unwrap_or_default();
     output::text(&match network {
         Some(network) => {

@@ -12,6 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result};
 use clap::ValueHint;
 use manyways_model::select::model::{self, DEFAULT};
+use manyways_net::bond::control::BondRole;
 use manyways_net::bond::{PublicKey, state_folder};
 use manyways_net::control::ControlSocketError;
 use manyways_net::probe::{PingMethod, Portal, ProbeServer};
@@ -22,6 +23,7 @@ use manyways_net::steer::input::read_model;
 use manyways_net::steer::probing::Targets;
 use manyways_record::event::{Header, Record, line};
 use manyways_sys::sandbox;
+use manyways_unit::human::quoted;
 use manyways_unit::{Size, Span, human};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::LocalSet;
@@ -154,14 +156,18 @@ impl Args {
         };
         let profile = self.radio_profile.as_deref().map(named_profile::find).transpose()?;
         let (ping, method) = self.ping_target()?;
-        let targets = Targets { ping, method, name: self.dns.clone(), server: self.server()? };
+        let name = self.dns.clone();
+        if name.as_ref().is_some_and(String::is_empty) {
+            return Failure::refuse("--dns has an empty name", "write --dns example.org");
+        }
+        let targets = Targets { ping, method, name, server: self.server()? };
         let shell = |command: &String| ["/bin/sh", "-c", command].map(str::to_owned).to_vec();
         Ok(Options {
             goal: goal(&self.goal)?,
             model: Some(model),
             via: self.via.clone(),
             policy: self.policy.as_deref().map(policy::read).transpose()?,
-            bonds: self.bond.clone(),
+            bonds: self.bonds()?,
             new_flows,
             one_network: self.one_network,
             targets,
@@ -172,6 +178,15 @@ impl Args {
             state: state_folder(),
             version: env!("CARGO_PKG_VERSION"),
         })
+    }
+
+    fn bonds(&self) -> Result<Vec<String>, Failure> {
+        for name in &self.bond {
+            BondRole::Client.service(name).map_err(|error| {
+                Failure::usage(error.to_string()).hint("write the name of a `manyways bond client`")
+            })?;
+        }
+        Ok(self.bond.clone())
     }
 
     fn ping_target(&self) -> Result<(Option<String>, PingMethod), Failure> {
@@ -192,15 +207,20 @@ impl Args {
 }
 
 fn with_port(text: &str) -> Result<(String, Option<u16>), Failure> {
-    let (host, port) = host_and_port(text).map_err(|_| {
-        Failure::usage(format!("`{text}` has no port after the colon"))
-            .hint("write it like example.org, 192.0.2.1:443 or [2001:db8::1]:443")
-    })?;
-    Ok((host.to_owned(), port))
+    let hint = "write it like example.org, 192.0.2.1:443 or [2001:db8::1]:443";
+    match host_and_port(text) {
+        Ok((host, port)) if !host.is_empty() => Ok((host.to_owned(), port)),
+        Ok(_) => Failure::refuse(format!("`{}` names no host", quoted(text)), hint),
+        Err(_) => Failure::refuse(format!("`{}` has no port after the colon", quoted(text)), hint),
+    }
 }
 
 fn check(url: &str) -> Result<Portal, Failure> {
-    Ok(Portal { timeout: Span::from_secs(5), ..Portal::new(location(url)?) })
+    let page = location(url).map_err(|failure| match failure.hint_text() {
+        Some(_) => failure,
+        None => failure.hint("write it like http://example.org/"),
+    })?;
+    Ok(Portal { timeout: Span::from_secs(5), ..Portal::new(page) })
 }
 
 /// Ready after SIGINT, SIGTERM, or the time.

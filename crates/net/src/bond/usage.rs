@@ -92,9 +92,13 @@ pub fn state_folder() -> Option<PathBuf> {
 }
 
 fn read(file: &Path) -> UsageCounts {
-    let text = match fs::metadata(file).map(|facts| facts.len()) {
+    let text = match fs::metadata(file).map(|facts| (facts.len(), facts.is_file())) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return UsageCounts::default(),
-        Ok(length) if length > MAX_FILE_SIZE => Err(io::Error::other("the file is too large")),
+        // Opening another kind, such as a pipe, could wait for ever.
+        Ok((_, false)) => Err(io::Error::other("it is not a file")),
+        Ok((length, true)) if length > MAX_FILE_SIZE => {
+            Err(io::Error::other("the file is too large"))
+        }
         _ => fs::read(file),
     };
     let document = text.and_then(|text| Ok(serde_json::from_slice::<Document>(&text)?));
@@ -146,6 +150,16 @@ mod tests {
             assert_eq!(file.load().used("a", 1, PI_DAY).as_bytes(), 5);
         }
         assert!(folder.path().join("bond-usage.broken").exists());
+    }
+
+    #[test]
+    fn a_pipe_is_put_aside() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join(FILE_NAME);
+        assert!(std::process::Command::new("mkfifo").arg(&file).status().unwrap().success());
+        let usage = UsageFile::within(Some(folder.path())).load();
+        assert_eq!(usage.used("a", 1, PI_DAY), Size::ZERO);
+        assert!(!file.exists() && folder.path().join("bond-usage.broken").exists());
     }
 
     #[test]

@@ -177,7 +177,7 @@ async fn a_request_has_a_maximum_length() {
             |length: usize| format!("{{\"Echo\":\"{}\"}}\n", "x".repeat(length - frame));
         let (answer, _) = send(&folder, of_length(MAX_REQUEST).as_bytes()).await;
         assert_eq!(answer, Answer::Echo("x".repeat(MAX_REQUEST - frame)));
-        for length in [MAX_REQUEST + 1, MAX_REQUEST + 1_000] {
+        for length in [MAX_REQUEST + 1, MAX_REQUEST + 1_000, 70_000, 8 << 20] {
             let message = refusal(&folder, of_length(length).as_bytes()).await;
             assert_eq!(message, "a request has at most 65536 bytes");
         }

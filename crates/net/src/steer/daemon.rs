@@ -19,7 +19,7 @@ use manyways_model::radio::{Direction, Profile};
 use manyways_model::select::model::Model;
 use manyways_model::select::{
     Action, Goal, Lane, Override, ProbeLimits, Request, Settings, Sizes, Stage, StageResult,
-    Steering, Supply,
+    Steering, Supply, Unusable,
 };
 use manyways_proto::policy::Policy;
 use manyways_record::event::Record;
@@ -139,6 +139,10 @@ pub async fn run(
     })?;
     let mut daemon = Daemon::new(options)?;
     daemon.list().await?;
+    for name in daemon.networks.absent() {
+        let name = manyways_unit::human::quoted(name);
+        tracing::warn!("there is no network `{name}`: it is used as soon as it appears");
+    }
     daemon.set_overrides();
     daemon.start_routes().await?;
     let ended = daemon.serve(&mut received, stop, listener).await;
@@ -172,7 +176,8 @@ struct Daemon {
     check_at: BTreeMap<String, Time>,
     done: mpsc::UnboundedSender<Done>,
     results: mpsc::UnboundedReceiver<Done>,
-    unusable: BTreeMap<String, Option<String>>,
+    /// The networks of the last events, and why they cannot be used.
+    unusable: BTreeMap<String, Option<Unusable>>,
     events: Vec<Record<SteerEvent>>,
     faults: BTreeMap<&'static str, String>,
     slow_at: Time,
@@ -331,27 +336,36 @@ impl Daemon {
                 self.ids.insert(interface.name.clone(), ids);
             }
         }
-        for one in &facts {
-            let unusable = one.unusable.map(|why| why.to_string());
-            self.on_usable(&one.name, unusable);
-        }
-        let listed: Vec<String> = facts.iter().map(|one| one.name.clone()).collect();
-        let lost: Vec<String> =
-            self.unusable.keys().filter(|name| !listed.contains(name)).cloned().collect();
-        for name in lost {
-            self.on_usable(&name, Some("it is gone".to_owned()));
-            self.unusable.remove(&name);
-        }
         self.steering.set_networks(now, facts);
     }
 
-    fn on_usable(&mut self, network: &str, unusable: Option<String>) {
-        let before = self.unusable.insert(network.to_owned(), unusable.clone());
-        if before.as_ref() != Some(&unusable) {
-            if unusable.is_none() {
+    /// Records which networks can be used, or why not, if that has changed: also by silence, which only the decisions
+    /// know.
+    fn record_networks(&mut self) {
+        let networks = self.steering.decider().networks.iter();
+        let now: BTreeMap<String, Option<Unusable>> = networks
+            .filter(|one| self.networks.interface(&one.name).is_some())
+            .map(|one| (one.name.clone(), one.unusable))
+            .collect();
+        if now == self.unusable {
+            return;
+        }
+        let before = std::mem::replace(&mut self.unusable, now.clone());
+        for (network, unusable) in &now {
+            let known = before.get(network);
+            if known == Some(unusable) {
+                continue;
+            }
+            // A login page may have come, but not by silence alone.
+            if unusable.is_none() && known != Some(&Some(Unusable::Silent)) {
                 self.check_at.remove(network);
             }
-            self.record(SteerEvent::SteerNetwork { network: network.to_owned(), unusable });
+            let unusable = unusable.map(|why| why.to_string());
+            self.record(SteerEvent::SteerNetwork { network: network.clone(), unusable });
+        }
+        for network in before.into_keys().filter(|network| !now.contains_key(network)) {
+            let unusable = Some("it is gone".to_owned());
+            self.record(SteerEvent::SteerNetwork { network, unusable });
         }
     }
 
@@ -548,11 +562,14 @@ impl Daemon {
 
     async fn pump(&mut self) {
         while let Some(action) = self.steering.poll(self.now()) {
+            // Before the choice that follows from it.
+            self.record_networks();
             match action {
                 Action::Probe { network, stage } => self.probe(network, stage),
                 Action::Choose { lane, networks } => self.choose(lane, networks).await,
             }
         }
+        self.record_networks();
     }
 
     fn probe(&mut self, network: String, stage: Stage) {
@@ -611,7 +628,9 @@ impl Daemon {
     }
 
     fn save(&mut self) {
-        self.networks.save();
+        let counted = self.networks.save().err();
+        let fault = counted.map(|error| format!("cannot store the bytes of this month: {error}"));
+        self.fault("bytes", fault);
         let saved = self.history.save();
         self.fault("state", saved.err().map(|error| format!("cannot store the state: {error}")));
     }
@@ -657,45 +676,42 @@ impl Daemon {
     }
 
     fn prefer(&mut self, request: PreferRequest) -> SteerResponse {
-        let stored = match &request.network {
-            None => self.overrides.end(request.app.as_deref()).map(|has_ended| (None, has_ended)),
-            Some(word) => {
-                let network = match self.networks.named(word) {
-                    Ok(network) => network,
-                    Err(message) => {
-                        let hint = format!("the networks are {}", self.networks.names());
-                        return SteerResponse::Refused { message, hint: Some(hint) };
-                    }
-                };
+        let network = request.network.as_deref().map(|word| self.networks.named(word));
+        let network = match network.transpose() {
+            Ok(network) => network,
+            Err(message) => {
+                let hint = format!("the networks are {}", self.networks.names());
+                return SteerResponse::Refused { message, hint: Some(hint) };
+            }
+        };
+        let app = request.app.clone();
+        let stored = match network.clone() {
+            None => self.overrides.end(app.as_deref()),
+            Some(network) => {
                 let clocks = self.clocks();
                 let until = clocks.wall + request.seconds.ceil() as u64;
-                let preference =
-                    Preference { network: network.clone(), until, app: request.app.clone() };
-                self.overrides.prefer(clocks, preference).map(|()| (Some(network), true))
+                let preference = Preference { network, until, app };
+                self.overrides.prefer(clocks, preference).map(|()| true)
             }
         };
         self.set_overrides();
-        match stored {
-            Ok((None, false)) => SteerResponse::Refused {
+        if matches!(stored, Ok(false)) {
+            return SteerResponse::Refused {
                 message: "no network is preferred".to_owned(),
                 hint: Some("`manyways steer status` lists the preferences".to_owned()),
-            },
-            Ok((network, _)) => {
-                self.record(SteerEvent::SteerPreference {
-                    network: network.clone().unwrap_or_default(),
-                    app: request.app,
-                    seconds: if network.is_some() { request.seconds } else { 0.0 },
-                });
-                SteerResponse::Preferred { network }
-            }
-            Err(error) => SteerResponse::Refused {
-                message: match request.network {
-                    Some(_) => format!("the preference ends with this process: {error}"),
-                    None => format!("the preference ends only until a restart: {error}"),
-                },
-                hint: Some("the state folder must be writable".to_owned()),
-            },
+            };
         }
+        // Without its file it holds all the same, until a restart.
+        let warning = stored.err().map(|error| match &network {
+            Some(_) => format!("the preference ends with this `steer run`: {error}"),
+            None => format!("the preference returns with the next `steer run`: {error}"),
+        });
+        self.record(SteerEvent::SteerPreference {
+            network: network.clone().unwrap_or_default(),
+            app: request.app,
+            seconds: if network.is_some() { request.seconds } else { 0.0 },
+        });
+        SteerResponse::Preferred { network, warning }
     }
 
     fn decide(&self, query: &TransferQuery) -> (Sizes, Option<DecisionDocument>) {

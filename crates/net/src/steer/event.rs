@@ -10,7 +10,7 @@ use super::document::DecisionDocument;
 #[serde(tag = "event", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum SteerEvent {
-    /// A network appeared, or has changed.
+    /// A network appeared, can or cannot be used from now on, or is gone.
     SteerNetwork {
         network: String,
         /// Why it cannot be used: one sentence. `None` if it can.

@@ -4,6 +4,7 @@ use manyways_model::select::Goal;
 use serde::{Deserialize, Serialize};
 
 use super::document::{SteerStatus, SteerWhy};
+use super::state::MAX_PREFERENCE;
 use crate::control::{Request, Response, Service};
 
 /// The control socket of this user's `steer run`.
@@ -11,8 +12,6 @@ pub const SERVICE: Service = Service::only("steer", "`manyways steer run`");
 
 /// Length of a name in a request, at most.
 const MAX_NAME: usize = 255;
-/// Time for which a network can be preferred, in seconds: a year.
-const MAX_PREFERENCE: f64 = 366.0 * 86_400.0;
 
 /// A request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -95,6 +94,9 @@ pub enum SteerResponse {
     /// The network that is preferred; `None` after the end of a preference.
     Preferred {
         network: Option<String>,
+        /// Why this ends with the process: one sentence.
+        #[serde(default)]
+        warning: Option<String>,
     },
     Refused {
         /// The reason, as one sentence.
@@ -147,7 +149,7 @@ impl SteerRequest {
             }
             Self::Prefer(prefer)
                 if prefer.network.is_some()
-                    && !(prefer.seconds > 0.0 && prefer.seconds <= MAX_PREFERENCE) =>
+                    && !(prefer.seconds > 0.0 && prefer.seconds <= MAX_PREFERENCE as f64) =>
             {
                 refused(
                     "this time is too short or too long",

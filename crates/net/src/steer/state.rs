@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 
 pub use self::history::HistoryFile;
 pub use self::marks::MarksFile;
-pub use self::overrides::{Clocks, OverridesFile, Preference};
+pub use self::overrides::{Clocks, MAX_PREFERENCE, OverridesFile, Preference};
 
 /// Maximum size of a file, in bytes. A larger file counts as broken.
 const MAX_FILE: u64 = 8 << 20;

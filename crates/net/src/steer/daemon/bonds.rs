@@ -212,7 +212,7 @@ mod tests {
         };
         // Numbers may begin again, after a restart of the client.
         let (first, second, other) = (ended(1, 3_000), ended(2, 500), ended(1, 7));
-        assert!(sizes(None, &[first.clone()]).is_empty(), "before this process");
+        assert!(sizes(None, std::slice::from_ref(&first)).is_empty(), "before this process");
         let before = [first.clone(), second];
         assert_eq!(sizes(Some(&before[..1]), &before), [500, 80]);
         assert_eq!(sizes(Some(&before), &[other]), [7, 80]);

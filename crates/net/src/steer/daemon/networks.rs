@@ -1,6 +1,7 @@
 //! The networks of the host: which ones there are, and the facts that decisions need.
 
 use std::collections::BTreeMap;
+use std::io;
 
 use manyways_model::radio::Profile;
 use manyways_model::select::simulate::Costs;
@@ -49,10 +50,8 @@ impl Counted {
         Self { usage: file.load(), file }
     }
 
-    fn save(&mut self) {
-        if let Err(error) = self.file.save(&mut self.usage) {
-            tracing::warn!("cannot store the bytes of this month: {error}");
-        }
+    fn save(&mut self) -> io::Result<()> {
+        self.file.save(&mut self.usage)
     }
 }
 
@@ -108,6 +107,11 @@ impl HostNetworks {
         for one in self.interfaces.iter_mut().filter(|one| one.name == name) {
             one.usable = Err(interface::Unusable::NoCarrier);
         }
+    }
+
+    /// The networks of `via` that the host does not have.
+    pub(super) fn absent(&self) -> impl Iterator<Item = &String> {
+        self.via.iter().filter(|name| !self.is_known(name))
     }
 
     fn is_known(&self, name: &str) -> bool {
@@ -179,9 +183,11 @@ impl HostNetworks {
         (self.probes.usage.used(name, 1, self.today), is_metered.then_some(self.monthly))
     }
 
-    pub(super) fn save(&mut self) {
-        self.probes.save();
-        self.plans.save();
+    /// # Errors
+    /// A file cannot be written; the next call tries again.
+    pub(super) fn save(&mut self) -> io::Result<()> {
+        let probes = self.probes.save();
+        self.plans.save().and(probes)
     }
 
     fn is_metered(&self, interface: &Interface) -> bool {

@@ -10,8 +10,9 @@ use super::{read, within, write};
 
 /// Overrides that are stored, at most: the newest ones.
 const MAX: usize = 64;
-/// Longest time that is left, whatever the wall clock and the file state.
-const LONGEST: u64 = 366 * 86_400;
+/// Seconds for which a network can be preferred, at most: a year, whatever the wall clock and the file
+/// state.
+pub const MAX_PREFERENCE: u64 = 366 * 86_400;
 
 /// Two clocks, read at the same moment.
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +56,7 @@ pub struct OverridesFile {
 
 impl Preference {
     fn left(&self, wall: u64) -> Span {
-        Span::from_secs(self.until.saturating_sub(wall).min(LONGEST))
+        Span::from_secs(self.until.saturating_sub(wall).min(MAX_PREFERENCE))
     }
 }
 
@@ -77,8 +78,10 @@ impl OverridesFile {
         let file = within(folder, "overrides.json");
         let lost = "the preferred networks are lost";
         let document: Document = file.as_deref().map(|file| read(file, lost)).unwrap_or_default();
-        let stored = document.overrides.into_iter().take(MAX);
-        Self { file, overrides: stored.map(|one| Held::new(clocks, one)).collect() }
+        let stored = document.overrides.into_iter().map(|one| Held::new(clocks, one));
+        let mut overrides: Vec<Held> = stored.collect();
+        keep_newest(&mut overrides);
+        Self { file, overrides }
     }
 
     /// The preferences that have not expired, with the time that is left.
@@ -95,8 +98,7 @@ impl OverridesFile {
         self.overrides
             .retain(|one| !one.left(clocks).is_zero() && one.preference.app != preference.app);
         self.overrides.push(Held::new(clocks, preference));
-        let excess = self.overrides.len().saturating_sub(MAX);
-        self.overrides.drain(..excess);
+        keep_newest(&mut self.overrides);
         self.save()
     }
 
@@ -119,6 +121,12 @@ impl OverridesFile {
         let overrides = self.overrides.iter().map(|one| one.preference.clone()).collect();
         write(file, &Document { overrides })
     }
+}
+
+/// The newest ones are the last ones.
+fn keep_newest(overrides: &mut Vec<Held>) {
+    let excess = overrides.len().saturating_sub(MAX);
+    overrides.drain(..excess);
 }
 
 #[cfg(test)]
@@ -209,7 +217,20 @@ mod tests {
     fn an_end_beyond_all_clocks_is_a_year_away_at_most() {
         let mut file = OverridesFile::load(both(0), None);
         file.prefer(both(7), preference("lte", u64::MAX, None)).unwrap();
-        assert_eq!(left(&file, both(7)), Some(LONGEST as f64));
-        assert_eq!(left(&file, both(7 + LONGEST)), None);
+        assert_eq!(left(&file, both(7)), Some(MAX_PREFERENCE as f64));
+        assert_eq!(left(&file, both(7 + MAX_PREFERENCE)), None);
+    }
+
+    #[test]
+    fn of_a_file_of_another_program_the_newest_count_and_for_a_year() {
+        let folder = tempfile::tempdir().unwrap();
+        let overrides: Vec<Preference> =
+            (0..MAX + 10).map(|app| preference("lte", u64::MAX, Some(&app.to_string()))).collect();
+        write(&folder.path().join("steer/overrides.json"), &Document { overrides }).unwrap();
+        let file = OverridesFile::load(both(1_000), Some(folder.path()));
+        let current: Vec<(&Preference, Span)> = file.current(both(1_000)).collect();
+        let apps: Vec<&str> = current.iter().filter_map(|(one, _)| one.app.as_deref()).collect();
+        assert_eq!((apps.len(), apps[0], apps[MAX - 1]), (MAX, "10", "73"));
+        assert!(current.iter().all(|(_, left)| left.as_secs_f64() == MAX_PREFERENCE as f64));
     }
 }
