@@ -1,5 +1,6 @@
 //! Bursts of UDP datagrams.
 
+use std::collections::BTreeSet;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
@@ -82,6 +83,7 @@ impl Udp {
         let dropped = || drops(socket.as_fd());
         let mut buffer = vec![0; 2_048];
         let mut arrivals: Vec<Arrival> = Vec::new();
+        let mut missing: BTreeSet<u64> = (0..self.packets).collect();
         let mut reported = Time::ZERO;
         // The first datagrams may be lost, and then nothing would come.
         const MAX_HELLOS: usize = 5;
@@ -111,6 +113,10 @@ impl Udp {
             let Some((_, sequence, nanos)) = datagram.filter(is_of_burst) else { continue };
             run.spend(Size::ZERO, Size::from_bytes(header + length as u64))?;
             arrivals.push(Arrival { sequence, sent: Time::from_nanos(nanos), received: now });
+            missing.remove(&sequence);
+            if missing.is_empty() {
+                break;
+            }
             if sequence + 1 == self.packets {
                 // Only those that were overtaken can still come.
                 end = end.min(Instant::now() + Self::LATE);
