@@ -44,7 +44,7 @@ impl Default for ProbeLimits {
             blind: Span::from_secs(20),
             min_interval: Span::from_secs(5),
             max_interval: Span::from_secs(600),
-            fresh: Span::from_secs(5),
+            fresh: Span::from_secs(3),
             monthly: None,
         }
     }
@@ -179,7 +179,8 @@ impl Monitor {
             return ProbeDecision::Background;
         }
         let Some((at, _)) = self.probed else { return ProbeDecision::First };
-        if self.indicators.age(now, Source::Own).is_some_and(|age| age < limits.fresh) {
+        let own = self.indicators.get(Indicator::OwnRate);
+        if own.is_some_and(|own| now.since(own.at) < limits.fresh) {
             return ProbeDecision::OwnTraffic;
         }
         if now < at + self.interval {

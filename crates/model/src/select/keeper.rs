@@ -13,16 +13,18 @@ const PAUSE: Span = Span::from_millis(500);
 const SAMPLE: Span = Span::from_millis(50);
 /// Longest dwell.
 const LONGEST: Span = Span::from_secs(60);
+/// A change pays if it brings this much of the rate before it: it is made only to save as much.
+const PAYS: f64 = 1.1;
 /// Share of the rate after a change, below which a longer dwell ends.
 const FALLEN: f64 = 0.5;
 
 /// Watches a transfer that is decided upon again and again, such as a long download or a stream.
 ///
 /// Where rates alternate faster than a change can follow, each change looks good and is too late. So
-/// the dwell doubles, up to a minute, after each change that did not pay: in the dwell after it, no
-/// more arrived than in the dwell before. A change that pays ends this. If less than a half of what
-/// the change had brought arrives, the shortest dwell holds again, because the networks are no
-/// longer those that were compared.
+/// the dwell doubles, up to a minute, after each change that did not pay: in the dwell after it, less
+/// than a tenth more arrived than in the dwell before. A change that pays ends this. If less than a
+/// half of what the change had brought arrives, the shortest dwell holds again, because the networks
+/// are no longer those that were compared.
 #[derive(Clone, Debug)]
 pub struct Keeper {
     choice: Choice,
@@ -109,7 +111,8 @@ impl Keeper {
         let Some(before) = self.before.filter(|_| now >= self.since + DWELL) else { return };
         self.before = None;
         self.after = self.rate(now);
-        self.dwell = if self.after > before { DWELL } else { (self.dwell * 2).min(LONGEST) };
+        let has_paid = self.after.as_bps() as f64 > before.as_bps() as f64 * PAYS;
+        self.dwell = if has_paid { DWELL } else { (self.dwell * 2).min(LONGEST) };
     }
 }
 
