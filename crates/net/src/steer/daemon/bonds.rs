@@ -1,6 +1,7 @@
 //! The clients of bonds whose auto rules follow the choices.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use manyways_model::select::Goal;
@@ -39,14 +40,40 @@ pub(super) struct BondReport {
     pub(super) fault: Option<String>,
 }
 
+/// The choices for a client. Requests to it wait for each other, and each one has the choice of the moment
+/// when it is sent, so that an old choice never follows a new one.
+#[derive(Debug, Default)]
+struct Wanted {
+    /// The networks for each goal.
+    networks: Mutex<BTreeMap<String, Vec<String>>>,
+    sending: Mutex<()>,
+}
+
 /// A client, as of its last report.
 #[derive(Debug, Default)]
 struct Known {
+    wanted: Arc<Wanted>,
     goals: Vec<String>,
     carried: Size,
     /// The last streams that had ended; `None` before the first report.
     ended: Option<Vec<EndedStream>>,
     is_asked: bool,
+}
+
+impl Wanted {
+    fn set(&self, goal: &str, networks: &[String]) {
+        locked(&self.networks).insert(goal.to_owned(), networks.to_vec());
+    }
+
+    fn send<R>(&self, goal: &str, send: impl FnOnce(&[String]) -> R) -> R {
+        let _turn = locked(&self.sending);
+        let networks = locked(&self.networks).get(goal).cloned().unwrap_or_default();
+        send(&networks)
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// All clients.
@@ -91,20 +118,27 @@ impl Bonds {
         names.into_iter().filter_map(|name| Some((name.clone(), Goal::named(name)?))).collect()
     }
 
-    fn with_goal(&self, goal: &str) -> impl Iterator<Item = &String> {
-        self.0
-            .iter()
-            .filter(move |(_, known)| known.goals.iter().any(|one| one == goal))
-            .map(|one| one.0)
+    /// Notes a choice; returns what sends it to each client with rules of this goal.
+    fn want(
+        &self,
+        goal: &str,
+        networks: &[String],
+    ) -> impl Iterator<Item = impl FnOnce() -> Result<ControlResponse, String> + Send + use<>> {
+        let with_goal =
+            self.0.iter().filter(move |(_, known)| known.goals.iter().any(|one| one == goal));
+        with_goal.map(move |(name, known)| {
+            known.wanted.set(goal, networks);
+            let (name, goal, wanted) = (name.clone(), goal.to_owned(), Arc::clone(&known.wanted));
+            move || wanted.send(&goal, |networks| ask(&name, &request(&goal, networks)))
+        })
     }
 
     /// Sends a choice to the clients with rules of this goal.
     pub(super) async fn choose(&self, goal: &str, networks: &[String]) -> Result<(), String> {
         let mut fault = Ok(());
-        for name in self.with_goal(goal) {
-            let (name, request) = (name.clone(), request(goal, networks));
-            let late = format!("the bond {name} does not answer");
-            let sent = timeout(ANSWER, spawn_blocking(move || ask(&name, &request))).await;
+        for send in self.want(goal, networks) {
+            let late = "a bond does not answer".to_owned();
+            let sent = timeout(ANSWER, spawn_blocking(send)).await;
             let failed = |_| Err("a task of this process has failed".to_owned());
             match sent.map_or(Err(late), |sent| sent.unwrap_or_else(failed)) {
                 Ok(ControlResponse::Chosen) => {}
@@ -117,10 +151,7 @@ impl Bonds {
 
     /// Repeats a choice. A fault shows in the next report.
     pub(super) fn renew(&self, goal: &str, networks: &[String]) {
-        for name in self.with_goal(goal) {
-            let (name, request) = (name.clone(), request(goal, networks));
-            spawn_blocking(move || ask(&name, &request));
-        }
+        self.want(goal, networks).for_each(|send| drop(spawn_blocking(send)));
     }
 
     /// Lets the rules of all clients use all paths again.
@@ -196,6 +227,29 @@ mod tests {
             up_bytes: 80,
             down_bytes,
         }
+    }
+
+    #[test]
+    fn a_choice_that_is_repeated_late_is_the_new_one() {
+        let bonds = Bonds(BTreeMap::from([(
+            "a".to_owned(),
+            Known { goals: vec!["fast".to_owned()], ..Known::default() },
+        )]));
+        let (lte, wifi) = (["lte".to_owned()], ["wifi".to_owned()]);
+        let wanted = &bonds.0["a"].wanted;
+        assert_eq!(bonds.want("fast", &lte).count(), 1, "its repetition waits for a thread");
+        assert_eq!(bonds.want("thrifty", &lte).count(), 0);
+        assert_eq!(bonds.want("fast", &wifi).count(), 1);
+        assert_eq!(wanted.send("fast", <[String]>::to_vec), wifi);
+        std::thread::scope(|scope| {
+            let sent = wanted.send("fast", |networks| {
+                let late = scope.spawn(|| wanted.send("fast", <[String]>::to_vec));
+                wanted.set("fast", &lte);
+                (networks.to_vec(), late)
+            });
+            assert_eq!(sent.0, wifi);
+            assert_eq!(sent.1.join().unwrap(), lte, "it waited for the request before");
+        });
     }
 
     #[test]
