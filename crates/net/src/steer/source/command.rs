@@ -16,7 +16,7 @@ use tokio::net::unix::pipe;
 use tokio::select;
 use tokio::time::timeout;
 
-use self::lines::Lines;
+use self::lines::{LineLimit, Lines, WrongLine, WrongLineReason};
 use super::backoff::Backoff;
 use super::ledger::Scope;
 use super::{Feed, Ticker};
@@ -77,7 +77,8 @@ async fn follow(feed: &Feed, command: &[String], network: Option<String>) -> Com
         Ok(prepared) => prepared,
         Err(error) => return CommandEnd::Read(error),
     };
-    let (mut lines, mut buffer) = (Lines::new(network), vec![0; BUFFER]);
+    let mut lines = (Lines::new(network), LineLimit::default());
+    let mut buffer = vec![0; BUFFER];
     loop {
         select! {
             length = output.read(&mut buffer) => match length {
@@ -112,8 +113,10 @@ fn start(command: &[String]) -> io::Result<(RunningCommand, PipeReader)> {
     Ok((RunningCommand::start(command)?, reader))
 }
 
-fn report(feed: &Feed, lines: &mut Lines, bytes: &[u8]) {
+fn report(feed: &Feed, (lines, limit): &mut (Lines, LineLimit), bytes: &[u8]) {
     for line in lines.on_bytes(bytes) {
+        let wrong = |number| WrongLine { number, reason: WrongLineReason::TooMany };
+        let line = if limit.allows(feed.now()) { line } else { Err(wrong(lines.count())) };
         match line {
             Ok(line) => feed.report(feed.now(), &line.network, &line.readings, Scope::Partial),
             Err(wrong) => feed.drop_one(&wrong.to_string()),

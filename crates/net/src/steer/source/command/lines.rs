@@ -4,11 +4,14 @@ use std::sync::Arc;
 
 use manyways_model::select::{Indicator, Source};
 use manyways_unit::human::printable;
+use manyways_unit::{Span, Time};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
 /// Bytes of a line, at most.
 pub const MAX_LINE: usize = 4096;
+/// Lines of a second that are used, at most.
+pub const MAX_RATE: u32 = 50;
 
 /// Cuts the output of a command into lines, and parses them.
 ///
@@ -26,6 +29,25 @@ pub struct Lines {
     is_too_long: bool,
     /// Number of complete lines.
     count: u64,
+}
+
+/// Counts lines, so that a command that prints without a pause does not keep the process busy.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LineLimit {
+    /// Since when lines are counted.
+    since: Time,
+    count: u32,
+}
+
+impl LineLimit {
+    /// Whether one more line is used.
+    pub fn allows(&mut self, now: Time) -> bool {
+        if now >= self.since + Span::from_secs(1) {
+            *self = Self { since: now, count: 0 };
+        }
+        self.count += 1;
+        self.count <= MAX_RATE
+    }
 }
 
 /// A line with values, which are not yet checked.
@@ -60,11 +82,18 @@ pub enum WrongLineReason {
     NotNumber(&'static str),
     #[error("it has no known signal")]
     NoSignal,
+    #[error("there are more than {MAX_RATE} in a second")]
+    TooMany,
 }
 
 impl Lines {
     pub fn new(network: Option<String>) -> Self {
         Self { network: network.map(Arc::from), ..Self::default() }
+    }
+
+    /// Number of complete lines.
+    pub fn count(&self) -> u64 {
+        self.count
     }
 
     /// Takes output of the command; returns the lines that it completes.
@@ -199,6 +228,14 @@ mod tests {
         let expected = "line 1 of the command is not used: it has more than 4096 bytes";
         assert_eq!(found[0].as_ref().unwrap_err().to_string(), expected);
         assert_eq!(&*found[1].as_ref().unwrap().network, "lte");
+    }
+
+    #[test]
+    fn lines_of_a_second_have_a_limit() {
+        let mut limit = LineLimit::default();
+        let mut used =
+            |millis: u64| (0..200).filter(|_| limit.allows(Time::from_millis(millis))).count();
+        assert_eq!((used(0), used(999), used(1_000), used(5_000)), (50, 0, 50, 50));
     }
 
     proptest! {
