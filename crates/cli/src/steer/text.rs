@@ -63,15 +63,22 @@ fn summary(decision: &DecisionDocument) -> String {
 
 fn reason(decision: &DecisionDocument) -> String {
     let sure = percent(decision.probability);
+    let other = decision.runner_up.as_deref().map(names);
     match decision.reason.as_str() {
         _ if decision.choices.len() == 1 && decision.preferred.is_none() => {
             "no other network can be used".to_owned()
         }
         _ if decision.preferred.is_some() => "you prefer it".to_owned(),
-        "best" => format!("better with a probability of {sure}"),
+        "best" => match other {
+            Some(other) => format!("better than {other} with a probability of {sure}"),
+            None => "the best one".to_owned(),
+        },
         "fast-enough" => "the cheapest one that is fast enough".to_owned(),
         "none-fast-enough" => "none is fast enough; this is the fastest one".to_owned(),
-        "kept" => format!("kept; the other one is not better by enough ({sure})"),
+        "kept" => {
+            let other = other.unwrap_or_else(|| "another one".to_owned());
+            format!("kept; {other} is not better by enough ({sure})")
+        }
         "dwelling" => "kept, because it was chosen a moment ago".to_owned(),
         other => other.to_owned(),
     }
@@ -217,7 +224,8 @@ fn networks(networks: &[NetworkDocument]) -> String {
             })
             .collect();
         if !values.is_empty() {
-            text += &format!("  indicators  {}\n", printable(&values.join(", ")));
+            let values = values.join(",\n");
+            text += &wrapped("indicators", values.lines());
         }
         let missing =
             one.probe_missing.as_ref().map(|why| format!("; last: {why}")).unwrap_or_default();
@@ -225,16 +233,38 @@ fn networks(networks: &[NetworkDocument]) -> String {
             one.probe_limit_bytes.map(|limit| format!(" of {}", bytes(limit))).unwrap_or_default();
         let spent = bytes(one.probe_bytes);
         let probes = format!("{}{missing}; {spent}{limit} this month", one.probing);
-        text += &format!("  probes      {}\n", printable(&probes));
+        text += &wrapped("probes", probes.split(' '));
         if let (Some(used), Some(elapsed)) = (one.plan_used, one.plan_elapsed) {
             let (used, elapsed) = (percent(used), percent(elapsed));
             text += &format!("  plan        {used} is used, {elapsed} of its month has passed\n");
         }
-        for silent in &one.silent_sources {
-            text += &format!("  no signal   {}\n", printable(silent));
+        // Where one source has signals, another one need not.
+        if one.indicators.iter().all(|value| value.source != "signal") {
+            for silent in &one.silent_sources {
+                text += &wrapped("no signal", silent.split(' '));
+            }
         }
     }
     text
+}
+
+/// Pieces after a name, in lines of at most 100 columns.
+fn wrapped<'a>(name: &str, pieces: impl IntoIterator<Item = &'a str>) -> String {
+    const WIDTH: usize = 100;
+    let begin = format!("  {name:<10} ");
+    let indent = begin.chars().count();
+    let (mut text, mut width) = (begin, indent);
+    for piece in pieces {
+        let piece = printable(piece);
+        let length = 1 + piece.chars().count();
+        if width > indent && width + length > WIDTH {
+            text += &format!("\n{}", " ".repeat(indent));
+            width = indent;
+        }
+        text += &format!(" {piece}");
+        width += length;
+    }
+    text + "\n"
 }
 
 /// A value of an indicator with its unit.
@@ -246,5 +276,20 @@ fn amount(name: &str, value: f64) -> String {
         "udp-loss" => percent(value),
         "link-rate" | "udp-rate" | "udp-rate-before" | "own-rate" => bits_per_second(value * 1e6),
         _ => seconds(value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_have_at_most_100_columns_and_their_words_stay_whole() {
+        let words = "µs ".repeat(60) + &"x".repeat(120) + " end";
+        let text = wrapped("probes", words.split(' '));
+        let widths: Vec<usize> = text.lines().map(|line| line.chars().count()).collect();
+        assert_eq!(widths, [100, 100, 19, 134, 17]);
+        assert!(text.starts_with("  probes      µs µs"));
+        assert!(text.ends_with("\n              end\n"));
     }
 }
