@@ -111,6 +111,7 @@ impl<'a> Host<'a> {
             ping_cost: Size::from_bytes(PINGS_BYTES),
             burst_cost: Some(Size::from_bytes(BURST_BYTES)),
             allows_both: false,
+            chooses_new_flows: true,
         };
         let kinds = [NetworkKind::Wifi, NetworkKind::Cellular];
         let facts = |(name, kind): (&str, NetworkKind)| NetworkFacts {

@@ -93,8 +93,13 @@ fn input_failure(error: InputError) -> Failure {
 
 /// The goal of this name or in this file.
 fn goal(name: &str) -> Result<Goal, Failure> {
+    named_goal(name).map(|(goal, _)| goal)
+}
+
+/// The goal of this name or in this file, and the text of the file.
+fn named_goal(name: &str) -> Result<(Goal, Option<String>), Failure> {
     if let Some(goal) = Goal::named(name) {
-        return Ok(goal);
+        return Ok((goal, None));
     }
     let path = Path::new(name);
     if !path.exists() && !name.contains('/') && path.extension().is_none() {
@@ -105,7 +110,8 @@ fn goal(name: &str) -> Result<Goal, Failure> {
         };
         return Failure::refuse(format!("there is no goal `{}`", quoted(name)), hint);
     }
-    read_goal(path).map_err(input_failure)
+    let (goal, text) = read_goal(path).map_err(input_failure)?;
+    Ok((goal, Some(text)))
 }
 
 /// Sends a request to the running `steer run` of this user.

@@ -41,7 +41,7 @@ pub use self::keeper::Keeper;
 pub use self::objective::{Goal, Prediction, Supply, Terms, expected};
 pub use self::selector::{Candidate, Kept, Selection, SelectionReason, Selector};
 pub use self::steering::{
-    Action, Lane, LaneState, NetworkFacts, Settings, Stage, StageResult, Steering,
+    Action, Lane, LaneState, MAX_NETWORKS, NetworkFacts, Settings, Stage, StageResult, Steering,
 };
 
 /// The networks that a transfer uses, by their index.

@@ -24,6 +24,7 @@ fn a_download_leaves_a_silent_path_and_a_kill_ends_the_choice() {
             "$M" steer run --bond default --bond-only --events choices > steer.log 2>&1 &
             STEER=$!
             wait_for 'grep bond-choice events'
+            grep '"steer-choice","flows":"new-flows"' choices && fault 'a choice outside the bond'
             "$M" steer prefer wifi --for 1h
             wait_for 'grep "\"bond-choice\",\"goal\":\"fast\",\"paths\":..wifi..}" events'
             at() { [ "$(came "$1")" -gt "$2" ]; }

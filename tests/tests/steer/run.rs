@@ -182,8 +182,13 @@ fn one_run_at_a_time_answers_why_and_what_is_preferred() {
             "$M" steer prefer eth9 --for 1m 2>&1
             "$M" steer prefer cellular --for 1m --app zoom
             "$M" steer why --app zoom --json > zoom
+            echo 'money = 2' > goal.toml
+            "$M" steer why --goal goal.toml --json > goal
             "$M" steer prefer --end 2>&1
             "$M" steer prefer --end --app zoom
+            "$M" steer prefer wifi --for 1m --json > preferred
+            echo 'money = 11' > goal.toml
+            "$M" steer why --goal goal.toml 2>&1 || true
             end
             "#,
         )
@@ -209,6 +214,8 @@ fn one_run_at_a_time_answers_why_and_what_is_preferred() {
             "manyways: no network is preferred",
             "hint: `manyways steer status` lists the preferences",
             "No network is preferred for zoom from now on.",
+            "manyways: goal.toml:1:9: money: a number from 0 to 10 was expected",
+            "hint: write it like money = 0.5",
         ]
     );
     // A feature that nothing has measured is named.
@@ -237,6 +244,11 @@ fn one_run_at_a_time_answers_why_and_what_is_preferred() {
     assert_eq!((&decision["speed"], &decision["energy"]), (&1.0.into(), &1.0.into()));
     assert_eq!(decision["choices"].as_array().map(Vec::len), Some(2));
     assert_eq!(read("zoom")["decision"]["networks"], serde_json::json!(["lte"]));
+    let goal = &read("goal")["decision"];
+    assert_eq!((&goal["speed"], &goal["money"]), (&0.0.into(), &2.0.into()));
+    let preferred = read("preferred");
+    assert_eq!(preferred["schema"], "manyways.steer-preference/1");
+    assert_eq!((&preferred["network"], &preferred["seconds"]), (&"wifi".into(), &60.0.into()));
 }
 
 #[test]

@@ -4,7 +4,9 @@ use std::process::ExitCode;
 use std::str::FromStr;
 
 use anyhow::Result;
+use manyways_net::steer::document::SteerPreference;
 use manyways_net::steer::protocol::{PreferRequest, SteerRequest, SteerResponse};
+use manyways_record::document;
 use manyways_report::number::seconds;
 use manyways_unit::Span;
 use manyways_unit::human::printable;
@@ -42,6 +44,9 @@ pub struct Args {
     /// End the preference for all applications, or for that of --app
     #[arg(long, conflicts_with_all = ["network", "duration"])]
     end: bool,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
 }
 
 pub fn run(args: Args) -> Result<ExitCode> {
@@ -49,25 +54,27 @@ pub fn run(args: Args) -> Result<ExitCode> {
     if !args.end && duration.is_zero() {
         return Failure::refuse("a preference of no time has no effect", "write --for 10m");
     }
-    let request = PreferRequest {
-        network: args.network,
-        seconds: duration.as_secs_f64(),
-        app: args.app.clone(),
-    };
-    let (network, warning) = match ask(&SteerRequest::Prefer(request))? {
-        SteerResponse::Preferred { network, warning } => (network, warning),
+    let request =
+        PreferRequest { network: args.network, seconds: duration.as_secs_f64(), app: args.app };
+    let preference = match ask(&SteerRequest::Prefer(request))? {
+        SteerResponse::Preferred(preference) => preference,
         response => return Err(unexpected(response).into()),
     };
-    if let Some(warning) = warning {
-        eprintln!("warning: {}", printable(&warning));
+    if let Some(warning) = &preference.warning {
+        eprintln!("warning: {}", printable(warning));
     }
-    let app = args.app.map(|app| format!(" for {app}")).unwrap_or_default();
-    output::text(&match network {
-        Some(network) => {
-            let time = seconds(duration.as_secs_f64());
-            format!("{network} is preferred{app} for {time}.\n")
-        }
-        None => format!("No network is preferred{app} from now on.\n"),
-    });
+    let text = if args.json { document::to_json(&preference)? } else { text(&preference) };
+    output::text(&text);
     Ok(ExitCode::SUCCESS)
+}
+
+fn text(preference: &SteerPreference) -> String {
+    let app = preference.app.as_ref().map(|app| format!(" for {app}")).unwrap_or_default();
+    let words = match &preference.network {
+        Some(network) => {
+            format!("{network} is preferred{app} for {}.", seconds(preference.seconds))
+        }
+        None => format!("No network is preferred{app} from now on."),
+    };
+    format!("{}\n", printable(&words))
 }

@@ -17,7 +17,7 @@ use manyways_net::bond::{PublicKey, state_folder};
 use manyways_net::control::ControlSocketError;
 use manyways_net::probe::{PingMethod, Portal, ProbeServer};
 use manyways_net::radio::probe::host_and_port;
-use manyways_net::steer::daemon::{self, Options, SteerError};
+use manyways_net::steer::daemon::{self, NewFlows, Options, SteerError};
 use manyways_net::steer::event::SteerEvent;
 use manyways_net::steer::input::read_model;
 use manyways_net::steer::probing::Targets;
@@ -124,8 +124,12 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let new_flows = !args.bond_only && !args.dry_run;
-    if new_flows && !sandbox::is_root() {
+    let new_flows = match (args.bond_only, args.dry_run) {
+        (true, _) => NewFlows::LeftAlone,
+        (false, true) => NewFlows::Reported,
+        (false, false) => NewFlows::Steered,
+    };
+    if new_flows == NewFlows::Steered && !sandbox::is_root() {
         let hint =
             "run it as root, for example with sudo; or try --dry-run, or --bond NAME --bond-only";
         return Err(Failure::new("the networks of new connections are chosen by root only")
@@ -149,7 +153,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 }
 
 impl Args {
-    fn options(&self, new_flows: bool) -> Result<Options> {
+    fn options(&self, new_flows: NewFlows) -> Result<Options> {
         let model = match &self.model {
             Some(file) => read_model(file).map_err(input_failure)?,
             None => model::parse(DEFAULT.trim_end())?,

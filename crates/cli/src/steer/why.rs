@@ -7,7 +7,7 @@ use manyways_net::steer::protocol::{SteerRequest, SteerResponse, TransferQuery};
 use manyways_record::document;
 use manyways_unit::{Size, human};
 
-use super::{ask, text, unexpected};
+use super::{ask, named_goal, text, unexpected};
 use crate::output;
 
 /// Explain which network a transfer would use now, and why
@@ -20,8 +20,10 @@ Examples:
   manyways steer why www.example.com
   manyways steer why www.example.com --size 10MB --both
   manyways steer why --app zoom --up --goal thrifty --json
+  manyways steer why www.example.com --goal goal.toml
 
-Exit code: 0; 1 when no `steer run` of this user runs here; 2 when the arguments are invalid.")]
+Exit code: 0; 1 when no `steer run` of this user runs here; 2 when the arguments are invalid.
+A file of a goal is documented in docs/steer.md.")]
 pub struct Args {
     /// Host of the transfer
     #[arg(value_name = "HOST")]
@@ -35,7 +37,7 @@ pub struct Args {
     /// To the host, not from it
     #[arg(long)]
     up: bool,
-    /// Another goal than that of the run: fast, balanced or thrifty
+    /// Another goal than that of the run: fast, balanced, thrifty, or a file of docs/steer.md
     #[arg(long, value_name = "GOAL")]
     goal: Option<String>,
     /// Two networks at once can carry the transfer, as in `get` and a bond
@@ -47,12 +49,17 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> Result<ExitCode> {
+    let goal_file = match &args.goal {
+        Some(name) => named_goal(name)?.1,
+        None => None,
+    };
     let query = TransferQuery {
         host: args.host.as_deref().map(host_of),
         app: args.app,
         size: args.size.map(Size::as_bytes),
         up: args.up,
-        goal: args.goal,
+        goal: args.goal.filter(|_| goal_file.is_none()),
+        goal_file,
         both: args.both,
         followed: Vec::new(),
     };

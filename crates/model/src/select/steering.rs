@@ -24,7 +24,7 @@ use self::fall::FallMeter;
 use self::stall::StallMeter;
 
 /// Networks that are known at a time; the one that is gone for longest makes room.
-const MAX_NETWORKS: usize = 16;
+pub const MAX_NETWORKS: usize = 16;
 /// Shortest time between the pings of a network.
 const PING_INTERVAL: Span = Span::from_secs(5);
 /// The same for one that fell silent this long ago: it may return soon.
@@ -132,6 +132,8 @@ pub struct Settings {
     pub burst_cost: Option<Size>,
     /// Whether two networks at once may carry the streams of a bond.
     pub allows_both: bool,
+    /// Whether networks are chosen for new flows, too.
+    pub chooses_new_flows: bool,
 }
 
 /// The choice for a [`Lane`].
@@ -223,7 +225,9 @@ impl Steering {
             is_due: true,
             settings,
         };
-        steering.add_lane(now, Lane::NewFlows, steering.settings.goal);
+        if steering.settings.chooses_new_flows {
+            steering.add_lane(now, Lane::NewFlows, steering.settings.goal);
+        }
         steering
     }
 

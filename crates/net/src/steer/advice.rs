@@ -38,6 +38,7 @@ fn query(app: &str, goal: Option<&str>, request: &AdviceRequest) -> TransferQuer
         size: request.remaining.map(|size| size.as_bytes()),
         up: false,
         goal: goal.map(str::to_owned),
+        goal_file: None,
         both: true,
         followed: request.followed.clone(),
     }

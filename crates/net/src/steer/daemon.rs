@@ -39,7 +39,7 @@ use self::networks::HostNetworks;
 use self::routes::Routes;
 use super::document::{
     ChoiceDocument, DecisionDocument, NetworkDocument, PreferenceDocument, SizesDocument,
-    SteerStatus, SteerWhy, flows,
+    SteerPreference, SteerStatus, SteerWhy, flows,
 };
 use super::event::SteerEvent;
 use super::probing::{self, Targets};
@@ -74,8 +74,7 @@ pub struct Options {
     pub policy: Option<Policy>,
     /// Clients of bonds whose auto rules follow the choices.
     pub bonds: Vec<String>,
-    /// Whether the networks of new flows are chosen, which needs root.
-    pub new_flows: bool,
+    pub new_flows: NewFlows,
     /// Whether streams of bonds never use two networks at once.
     pub one_network: bool,
     pub targets: Targets,
@@ -91,6 +90,17 @@ pub struct Options {
     pub state: Option<PathBuf>,
     /// Version of manyways, for the status.
     pub version: &'static str,
+}
+
+/// What happens to new flows of programs that do not ask, outside bonds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NewFlows {
+    /// They use the chosen network, which needs root.
+    Steered,
+    /// Choices are reported, and nothing else.
+    Reported,
+    /// There are no choices for them.
+    LeftAlone,
 }
 
 /// Reason why a run ends, or does not begin.
@@ -198,6 +208,7 @@ impl Daemon {
             ping_cost: PING_COST,
             burst_cost: (burst_cost > Size::ZERO).then_some(burst_cost),
             allows_both: !options.one_network,
+            chooses_new_flows: options.new_flows != NewFlows::LeftAlone,
         };
         let (done, results) = mpsc::unbounded_channel();
         let networks = HostNetworks::new(
@@ -315,6 +326,7 @@ impl Daemon {
     async fn list(&mut self) -> Result<(), SteerError> {
         let listed = spawn_blocking(interface::list).await.map_err(|_| SteerError::Task)?;
         self.networks.set_interfaces(listed.map_err(SteerError::List)?);
+        self.fault("networks", self.networks.fault());
         self.set_networks();
         Ok(())
     }
@@ -385,7 +397,7 @@ impl Daemon {
     }
 
     async fn start_routes(&mut self) -> Result<(), SteerError> {
-        if self.options.new_flows {
+        if self.options.new_flows == NewFlows::Steered {
             let networks = self.networks.egress(&mut self.marks.marks);
             self.routes = Some(Routes::start(networks).await?);
             self.save_marks();
@@ -706,12 +718,13 @@ impl Daemon {
             Some(_) => format!("the preference ends with this `steer run`: {error}"),
             None => format!("the preference returns with the next `steer run`: {error}"),
         });
+        let seconds = if network.is_some() { request.seconds } else { 0.0 };
         self.record(SteerEvent::SteerPreference {
             network: network.clone().unwrap_or_default(),
-            app: request.app,
-            seconds: if network.is_some() { request.seconds } else { 0.0 },
+            app: request.app.clone(),
+            seconds,
         });
-        SteerResponse::Preferred { network, warning }
+        SteerResponse::Preferred(SteerPreference { network, app: request.app, seconds, warning })
     }
 
     fn decide(&self, query: &TransferQuery) -> (Sizes, Option<DecisionDocument>) {
@@ -725,7 +738,8 @@ impl Daemon {
         let kept = self.steering.kept(&query.followed);
         let request =
             Request { sizes: &sizes, app, kept, allows_both: query.both, goes_on: kept.is_some() };
-        let goal = query.goal.as_deref().and_then(Goal::named);
+        // A request with a wrong goal has been refused.
+        let goal = query.stated_goal().unwrap_or_default();
         let decision = self.steering.decide(self.now(), goal, &request);
         let decider = self.steering.decider();
         let document = decision.map(|decision| DecisionDocument::new(decider, &decision));
@@ -747,7 +761,10 @@ impl Daemon {
     }
 
     fn network_documents(&self) -> Vec<NetworkDocument> {
+        // Of one that is gone, the indicators are kept, and nothing else.
         let networks = self.steering.decider().networks.iter().enumerate();
+        let networks =
+            networks.filter(|(_, network)| self.networks.interface(&network.name).is_some());
         let document = |(index, network): (usize, &manyways_model::select::Network)| {
             let (spent, limit) = self.networks.probe_bytes(&network.name);
             let sources = self.sources.status(&network.name);

@@ -41,6 +41,21 @@ pub struct SteerWhy {
 
 manyways_record::document!(SteerWhy, "manyways.steer-why/1");
 
+/// The result of `manyways steer prefer`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct SteerPreference {
+    /// The network that is preferred from now on; `None`: none any more.
+    pub network: Option<String>,
+    /// Only for this application.
+    pub app: Option<String>,
+    /// 0 at the end of a preference.
+    pub seconds: f64,
+    /// Why this ends with the process: one sentence.
+    pub warning: Option<String>,
+}
+
+manyways_record::document!(SteerPreference, "manyways.steer-preference/1");
+
 /// The sizes that a decision expects.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct SizesDocument {

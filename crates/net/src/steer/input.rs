@@ -49,13 +49,16 @@ pub fn read_model(file: &Path) -> Result<Model, InputError> {
         .map_err(|error| InputError::Model { file: file.to_owned(), error })
 }
 
-/// Reads a goal.
+/// Reads a goal, and the text of its file.
 ///
 /// # Errors
 /// As those of [`read_table`].
-pub fn read_goal(file: &Path) -> Result<Goal, InputError> {
+pub fn read_goal(file: &Path) -> Result<(Goal, String), InputError> {
     let text = read(file, Goal::MAX_TEXT)?;
-    Goal::parse(&text).map_err(|error| InputError::Goal { file: file.to_owned(), error })
+    match Goal::parse(&text) {
+        Ok(goal) => Ok((goal, text)),
+        Err(error) => Err(InputError::Goal { file: file.to_owned(), error }),
+    }
 }
 
 fn read(file: &Path, max: usize) -> Result<String, InputError> {

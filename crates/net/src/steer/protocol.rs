@@ -1,9 +1,9 @@
 //! Requests to a running `manyways steer run`, over its control socket.
 
-use manyways_model::select::Goal;
+use manyways_model::select::{Goal, GoalError};
 use serde::{Deserialize, Serialize};
 
-use super::document::{SteerStatus, SteerWhy};
+use super::document::{SteerPreference, SteerStatus, SteerWhy};
 use super::state::MAX_PREFERENCE;
 use crate::control::{Request, Response, Service};
 
@@ -45,6 +45,9 @@ pub struct TransferQuery {
     /// `fast`, `balanced` or `thrifty`; by default the goal of the process.
     #[serde(default)]
     pub goal: Option<String>,
+    /// The text of a file of a goal, in place of its name.
+    #[serde(default)]
+    pub goal_file: Option<String>,
     /// Whether two networks at once can carry the transfer.
     #[serde(default)]
     pub both: bool,
@@ -52,6 +55,19 @@ pub struct TransferQuery {
     /// are better by enough.
     #[serde(default)]
     pub followed: Vec<String>,
+}
+
+impl TransferQuery {
+    /// The goal of the request; `None` if that of the process applies.
+    ///
+    /// # Errors
+    /// The text of the file is wrong.
+    pub fn stated_goal(&self) -> Result<Option<Goal>, GoalError> {
+        match &self.goal_file {
+            Some(text) => Goal::parse(text).map(Some),
+            None => Ok(self.goal.as_deref().and_then(Goal::named)),
+        }
+    }
 }
 
 /// A transfer that has ended.
@@ -91,13 +107,7 @@ pub enum SteerResponse {
         networks: Vec<String>,
     },
     Noted,
-    /// The network that is preferred; `None` after the end of a preference.
-    Preferred {
-        network: Option<String>,
-        /// Why this ends with the process: one sentence.
-        #[serde(default)]
-        warning: Option<String>,
-    },
+    Preferred(SteerPreference),
     Refused {
         /// The reason, as one sentence.
         message: String,
@@ -147,6 +157,18 @@ impl SteerRequest {
             {
                 refused("this goal is unknown", "the goals are fast, balanced and thrifty")
             }
+            Self::Why(query) | Self::Advise(query) if query.goal_file.is_some() => {
+                match query.stated_goal() {
+                    _ if query.goal.is_some() => {
+                        refused("there are two goals", "state a name, or the text of a file")
+                    }
+                    Err(error) => Err(SteerResponse::refused(
+                        format!("the goal is wrong: {error}"),
+                        error.hint,
+                    )),
+                    Ok(_) => Ok(()),
+                }
+            }
             Self::Prefer(prefer)
                 if prefer.network.is_some()
                     && !(prefer.seconds > 0.0 && prefer.seconds <= MAX_PREFERENCE as f64) =>
@@ -180,6 +202,7 @@ mod tests {
             r#""status""#,
             r#"{"why":{"host":"example.org","size":3000}}"#,
             r#"{"advise":{"goal":"thrifty","both":true,"followed":["lte","wifi"]}}"#,
+            r#"{"why":{"goal_file":"speed = 1\nmoney = 0.5"}}"#,
             r#"{"ended":{"size":18446744073709551615}}"#,
             r#"{"prefer":{"network":"lte","seconds":600}}"#,
             r#"{"prefer":{"app":"zoom"}}"#,
@@ -188,6 +211,8 @@ mod tests {
         }
         for (wrong, words) in [
             (r#"{"why":{"goal":"best"}}"#, "this goal is unknown"),
+            (r#"{"why":{"goal_file":"sped = 1"}}"#, "the goal is wrong: line 1, column 1: "),
+            (r#"{"why":{"goal":"fast","goal_file":"speed = 1"}}"#, "there are two goals"),
             (r#"{"why":{"host":""}}"#, "a name is empty or too long"),
             (r#"{"advise":{"followed":[""]}}"#, "a name is empty or too long"),
             (r#"{"prefer":{"network":"lte","seconds":0}}"#, "too short or too long"),

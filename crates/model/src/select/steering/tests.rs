@@ -35,16 +35,24 @@ struct Host {
     probes: [[u32; 2]; 2],
 }
 
+fn settings(burst_cost: Option<Size>) -> Settings {
+    Settings {
+        model: None,
+        goal: Goal::FAST,
+        limits: ProbeLimits::default(),
+        ping_cost: PINGS,
+        burst_cost,
+        allows_both: true,
+        chooses_new_flows: true,
+    }
+}
+
 impl Host {
     fn new(burst_cost: Option<Size>) -> Self {
-        let settings = Settings {
-            model: None,
-            goal: Goal::FAST,
-            limits: ProbeLimits::default(),
-            ping_cost: PINGS,
-            burst_cost,
-            allows_both: true,
-        };
+        Self::with(settings(burst_cost))
+    }
+
+    fn with(settings: Settings) -> Self {
         let mut steering = Steering::new(at(0), settings);
         steering.set_networks(at(0), both());
         steering.set_sizes(Sizes::known(Size::from_bytes(1_000_000)));
@@ -95,6 +103,17 @@ fn the_faster_network_carries_new_flows() {
     assert_eq!(host.probes, [[1, 1], [1, 1]]);
     let decision = host.steering.lanes()[0].decision.clone().unwrap();
     assert_eq!(decision.rated.len(), 2);
+}
+
+#[test]
+fn for_bonds_alone_nothing_is_chosen_for_new_flows() {
+    let mut host = Host::with(Settings { chooses_new_flows: false, ..settings(Some(BURST)) });
+    host.run(0..3_000);
+    assert!(host.choices.is_empty(), "{:?}", host.choices);
+    host.steering.set_goals(at(3_000), &[("fast".to_owned(), Goal::FAST)]);
+    host.run(3_000..6_000);
+    assert_eq!(host.last(), "bond (fast): wifi+lte");
+    assert!(host.choices.iter().all(|(_, choice)| choice.starts_with("bond")));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::io;
 
 use manyways_model::radio::Profile;
 use manyways_model::select::simulate::Costs;
-use manyways_model::select::{NetworkFacts, NetworkKind, TransferEnergy, Unusable};
+use manyways_model::select::{MAX_NETWORKS, NetworkFacts, NetworkKind, TransferEnergy, Unusable};
 use manyways_proto::bond::usage::{Day, Usage};
 use manyways_proto::policy::Policy;
 use manyways_sys::egress::{self, EgressNetwork, Names};
@@ -30,6 +30,8 @@ pub(super) struct HostNetworks {
     /// Of the wall clock.
     today: Day,
     interfaces: Vec<Interface>,
+    /// Networks beyond [`MAX_NETWORKS`], among which there is no choice.
+    excess: usize,
     /// Networks that lead to a login page.
     pub(super) portals: BTreeMap<String, bool>,
     /// Counters and the time when packets passed.
@@ -72,6 +74,7 @@ impl HostNetworks {
             monthly,
             today,
             interfaces: Vec::new(),
+            excess: 0,
             portals: BTreeMap::new(),
             traffic: BTreeMap::new(),
             probes: file("steer-probes.json"),
@@ -98,6 +101,8 @@ impl HostNetworks {
         listed.retain(|one| egress::is_valid_name(&one.name));
         // Of networks about which nothing is known, the host's own one is taken.
         listed.sort_by_key(|one| one.metric.unwrap_or(u32::MAX));
+        self.excess = listed.len().saturating_sub(MAX_NETWORKS);
+        listed.truncate(MAX_NETWORKS);
         self.portals.retain(|name, _| listed.iter().any(|one| one.name == *name));
         self.interfaces = listed;
     }
@@ -120,6 +125,18 @@ impl HostNetworks {
 
     pub(super) fn interfaces(&self) -> &[Interface] {
         &self.interfaces
+    }
+
+    /// That there are too many networks: one sentence.
+    pub(super) fn fault(&self) -> Option<String> {
+        let excess = self.excess;
+        (excess > 0).then(|| {
+            let total = excess + MAX_NETWORKS;
+            format!(
+                "{excess} of {total} networks are left out, those with the greatest metrics: choose \
+                 among others with --via"
+            )
+        })
     }
 
     pub(super) fn interface(&self, name: &str) -> Option<&Interface> {
@@ -367,6 +384,26 @@ mod tests {
             assert_eq!(on(&mut networks, day), (1.0, true, 100));
         }
         assert_eq!(on(&mut networks, Day(19_844)), (0.0, false, 0), "2024-05-01");
+    }
+
+    #[test]
+    fn networks_beyond_the_limit_are_counted() {
+        let any = interface::list().unwrap().remove(0);
+        let listed = |count: u32| -> Vec<Interface> {
+            let one = |index| {
+                let mut one = any.clone();
+                (one.name, one.kind) = (format!("wlan{index}"), Kind::Wifi);
+                one.metric = Some(1_000 - index);
+                one
+            };
+            (0..count).map(one).collect()
+        };
+        let mut networks = HostNetworks::new(Vec::new(), None, None, Size::ZERO, Day(19_796), None);
+        networks.set_interfaces(listed(16));
+        assert_eq!((networks.interfaces().len(), networks.fault()), (16, None));
+        networks.set_interfaces(listed(19));
+        assert!(networks.fault().unwrap().starts_with("3 of 19 networks are left out"));
+        assert!(networks.interface("wlan18").is_some() && networks.interface("wlan2").is_none());
     }
 
     #[test]
