@@ -92,7 +92,7 @@ pub struct Options {
     pub version: &'static str,
 }
 
-/// What happens to new flows of programs that do not ask, outside bonds.
+/// Treatment of new flows of programs that do not ask, outside bonds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NewFlows {
     /// They use the chosen network, which needs root.

@@ -44,7 +44,7 @@ manyways_record::document!(SteerWhy, "manyways.steer-why/1");
 /// The result of `manyways steer prefer`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct SteerPreference {
-    /// The network that is preferred from now on; `None`: none any more.
+    /// The network that is preferred from now on; `None` for none.
     pub network: Option<String>,
     /// Only for this application.
     pub app: Option<String>,
