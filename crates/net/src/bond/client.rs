@@ -378,9 +378,9 @@ impl Client {
         streams > 0 || !self.0.flows.borrow().is_empty()
     }
 
-    /// Dials sleeping paths, because an application has data to send.
+    /// Dials paths that are asleep or wait, because an application has data to send.
     fn wake_paths(&self) {
-        if self.0.dialer.borrow().is_asleep() {
+        if self.0.dialer.borrow().heeds_demand() {
             self.dialer(dial::Input::Demand { in_use: self.is_in_use() });
         }
     }
