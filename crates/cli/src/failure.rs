@@ -8,6 +8,8 @@ use std::process::ExitCode;
 #[derive(Debug)]
 pub struct Failure {
     message: String,
+    /// Lines below the message.
+    details: Vec<String>,
     hint: Option<String>,
     code: u8,
 }
@@ -16,7 +18,8 @@ pub struct Failure {
 impl Failure {
     /// A failure of the operation (exit code 1).
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: without_errno(&message.into()), hint: None, code: 1 }
+        let message = without_errno(&message.into());
+        Self { message, details: Vec::new(), hint: None, code: 1 }
     }
 
     /// An invalid command line or input (exit code 2).
@@ -42,6 +45,11 @@ impl Failure {
         Self { hint: hint.map(Into::into), ..self }
     }
 
+    /// Sets lines below the message, such as the errors of a file.
+    pub fn details(self, details: Vec<String>) -> Self {
+        Self { details, ..self }
+    }
+
     /// Sets another exit code.
     pub fn code(self, code: u8) -> Self {
         Self { code, ..self }
@@ -57,6 +65,16 @@ impl Failure {
         self.code == 2
     }
 
+    /// Prints the lines below the message, and the hint.
+    pub fn report_rest(&self) {
+        for line in &self.details {
+            eprintln!("{line}");
+        }
+        if let Some(hint) = &self.hint {
+            eprintln!("hint: {hint}");
+        }
+    }
+
     pub fn hint_text(&self) -> Option<&str> {
         self.hint.as_deref()
     }
@@ -64,9 +82,7 @@ impl Failure {
     /// Prints the failure to stderr and returns its exit code.
     pub fn report(&self) -> ExitCode {
         eprintln!("manyways: {self}");
-        if let Some(hint) = &self.hint {
-            eprintln!("hint: {hint}");
-        }
+        self.report_rest();
         ExitCode::from(self.code)
     }
 }

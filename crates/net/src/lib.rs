@@ -16,6 +16,8 @@ pub mod bond;
 pub mod control;
 #[cfg(feature = "fetch")]
 pub mod fetch;
+#[cfg(any(feature = "bond", feature = "steer"))]
+mod host_watch;
 #[cfg(any(feature = "fetch", feature = "bond", feature = "probe"))]
 pub mod path;
 #[cfg(feature = "probe")]

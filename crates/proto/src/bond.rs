@@ -6,6 +6,7 @@
 //! -> Option<Time>`. Every timeout of the bond is a field of a core's `Config`. `manyways bond`
 //! uses the [`Default`].
 
+pub mod budget;
 pub mod carrier;
 pub mod choice;
 pub mod delay_gate;

@@ -45,7 +45,7 @@ pub use auto::Goal;
 pub use engine::{Decision, Engine, Verdict};
 pub use explain::{Explanation, Step};
 pub use lint::Warning;
-pub use parse::{MAX_PATTERNS, MAX_RULES, MAX_TEXT, PolicyError};
+pub use parse::{MAX_ERRORS, MAX_PATTERNS, MAX_RULES, MAX_TEXT, PolicyError};
 pub use paths::{Environment, PathFacts};
 pub use selector::{Flow, Protocol};
 

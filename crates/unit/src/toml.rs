@@ -107,10 +107,16 @@ impl<'t> Table<'t> {
 
     /// Returns an error if a key is not in `known`.
     pub fn check_keys(self, known: &[&str]) -> Result<Self, TomlError> {
-        match self.entries.iter().find(|entry| !known.contains(&entry.key)) {
+        match self.unknown_key(known) {
             None => Ok(self),
-            Some(entry) => Err(unknown_key(entry, self.noun, known)),
+            Some(error) => Err(error),
         }
+    }
+
+    /// Returns the error of the first key that is not in `known`.
+    pub fn unknown_key(&self, known: &[&str]) -> Option<TomlError> {
+        let unknown = self.entries.iter().find(|entry| !known.contains(&entry.key))?;
+        Some(unknown_key(unknown, self.noun, known))
     }
 
     /// Returns the entry of `key`; `None` if it is absent.

@@ -36,6 +36,9 @@ pub fn start(testbed: &Testbed, name: &str, words: &[&str]) -> Logged {
         command.env("FAKETIME_TIMESTAMP_FILE", clock).env("FAKETIME_NO_CACHE", "1");
         command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
     }
+    if let Ok(limit) = fs::read_to_string(testbed.path("open-files")) {
+        command.env("OPEN_FILES", limit);
+    }
     let programs = testbed.path("bin");
     if programs.exists() {
         let path = std::env::var("PATH").unwrap_or_default();
@@ -73,6 +76,16 @@ impl<'a> Keys<'a> {
         let path = self.testbed.path("allow");
         fs::write(path.with_extension("new"), list).expect("room for a line");
         fs::rename(path.with_extension("new"), path).expect("the same folder");
+    }
+
+    /// Starts the gateway with this limit of open files, and waits until it listens.
+    #[track_caller]
+    pub fn gateway_with_open_files(&self, limit: u32) -> Logged {
+        let file = self.testbed.path("open-files");
+        fs::write(&file, limit.to_string()).expect("room for a number");
+        let gateway = self.gateway(&[]);
+        fs::remove_file(file).expect("it is there");
+        gateway
     }
 
     /// Starts the gateway with further options, and waits until it listens.

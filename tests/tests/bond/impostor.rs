@@ -39,9 +39,12 @@ impl<'a> Impostor<'a> {
         Self { key: Some(key), protocol: PROTOCOL, tls: &version::TLS13 }
     }
 
-    /// Performs a handshake with a gateway. With TLS 1.3 the client may learn of its failure only
-    /// later.
-    pub fn handshake(self, mut stream: TcpStream) -> io::Result<Client> {
+    /// The TLS of a client without a key, for QUIC.
+    pub fn client_without_key() -> ClientConfig {
+        Impostor { key: None, protocol: PROTOCOL, tls: &version::TLS13 }.config()
+    }
+
+    fn config(self) -> ClientConfig {
         let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()))
             .with_protocol_versions(&[self.tls])
             .expect("the provider has them")
@@ -55,6 +58,13 @@ impl<'a> Impostor<'a> {
             None => builder.with_no_client_auth(),
         };
         config.alpn_protocols = vec![self.protocol.into()];
+        config
+    }
+
+    /// Performs a handshake with a gateway. With TLS 1.3 the client may learn of its failure only
+    /// later.
+    pub fn handshake(self, mut stream: TcpStream) -> io::Result<Client> {
+        let config = self.config();
         let name = ServerName::try_from("gateway.invalid").expect("a name");
         let mut tls = ClientConnection::new(Arc::new(config), name).expect("a sound configuration");
         while tls.is_handshaking() {

@@ -61,7 +61,7 @@ fn a_private_key_is_there_and_its_owners_alone() {
         &format!("mkdir -p {}", file("no/folder")),
     );
     fails(&["keygen", "--show", &nowhere], "No such file", &format!("keygen {nowhere}"));
-    fails(&["keygen", &file("good")], "File exists", "keygen --show");
+    fails(&["keygen", &file("good")], "exists already, and stays as it is", "keygen --show");
     let folder = folder.path().display().to_string();
     fails(&["keygen", &folder], "File exists", "name a file in it");
     fails(&["keygen", "--show", &folder], "Is a directory", "name a file in it");

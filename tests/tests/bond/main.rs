@@ -7,6 +7,7 @@
 mod asleep;
 mod authentication;
 mod bond;
+mod budgets;
 mod carriers;
 mod cleanup;
 mod clock;
@@ -28,4 +29,5 @@ mod relay;
 mod resolver;
 mod rules;
 mod selections;
+mod strangers;
 mod testbed;

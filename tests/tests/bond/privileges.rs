@@ -107,8 +107,11 @@ fn a_list_that_cannot_be_read_any_more_is_said_once_and_stays_in_force() {
     let testbed = Testbed::new(&TWO_LINKS);
     let keys = Keys::new(&testbed);
     fs::set_permissions(testbed.path(""), Permissions::from_mode(0o711)).expect("its permissions");
-    fs::set_permissions(testbed.path("allow"), Permissions::from_mode(0o600)).expect("the same");
     let gateway = keys.gateway(&["--user", "nobody"]);
+    let hidden = testbed.path("hidden");
+    fs::write(&hidden, "").expect("room for nothing");
+    fs::set_permissions(&hidden, Permissions::from_mode(0o600)).expect("the same");
+    fs::rename(&hidden, testbed.path("allow")).expect("the same folder");
     const SAID: &str = "the previous list stays in force";
     gateway.says(SAID);
     assert!(gateway.said().contains("allow: Permission denied"), "{}", gateway.said());
@@ -144,4 +147,20 @@ fn a_gateway_that_cannot_become_a_user_says_so_in_one_line() {
         };
         assert!(line.starts_with("manyways: ") && line.contains(message), "{line}");
     }
+}
+
+#[test]
+fn a_gateway_whose_user_cannot_read_its_list_does_not_start() {
+    needs_bond!();
+    needs!(Need::User("nobody"));
+    let folder = folder();
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let public = key(&folder.path().join("key"));
+    fs::write(file("allow"), format!("{public} phone\n")).expect("room for a line");
+    fs::set_permissions(file("allow"), Permissions::from_mode(0o600)).expect("its permissions");
+    let words = ["--listen", "127.0.0.1:0", "--allow", &file("allow"), "--key", &file("key")];
+    let done = finish(manyways().args(["bond", "gateway", "--user", "nobody"]).args(words));
+    assert_eq!(done.code(), 1, "{}", done.stderr);
+    let expected = format!("the user nobody cannot read {}: Permission denied", file("allow"));
+    assert!(done.stderr.contains(&expected), "{}", done.stderr);
 }

@@ -204,5 +204,6 @@ mkdir -p "$1/cgroup" && mount --rbind /sys/fs/cgroup "$1/cgroup"
 mount -t sysfs -o ro sysfs /sys
 mount --rbind "$1/cgroup" /sys/fs/cgroup
 for name in resolv.conf hosts nsswitch.conf; do mount --bind "$1/$name" "/etc/$name"; done
-shift; exec "$@"
+shift; [ -z "$OPEN_FILES" ] || ulimit -n "$OPEN_FILES"
+exec "$@"
 "#;

@@ -294,6 +294,12 @@ fn check_points_at_what_is_wrong() {
     let told = check(&["--json", &wrong]);
     assert_eq!(told.code(), 1);
     let told = json(&told.stdout);
-    assert_eq!((&told["valid"], &told["error"]["line"]), (&false.into(), &3.into()));
+    assert_eq!((&told["valid"], &told["errors"][0]["line"]), (&false.into(), &3.into()));
+    let both = testbed.write("both.toml", "[default]\npahts = \"wifi\"\n[[rule]]\nuse = {}\n");
+    let all = check(&[&both]).stderr;
+    assert!(all.contains("both.toml has 2 errors\n") && all.contains("both.toml:3:"), "{all}");
+    let empty = check(&[&testbed.write("empty.toml", "# later\n\n")]);
+    assert_eq!(empty.code(), 1);
+    assert!(empty.stderr.contains("empty.toml is empty"), "{}", empty.stderr);
     assert_eq!(check(&["/no/such/file"]).code(), 1);
 }

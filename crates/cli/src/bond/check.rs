@@ -41,11 +41,12 @@ pub struct Args {
 struct Report {
     valid: bool,
     rules: Vec<String>,
-    error: Option<Diagnostic>,
+    /// Errors, at most 20.
+    errors: Vec<Diagnostic>,
     warnings: Vec<Diagnostic>,
 }
 
-document!(Report, "manyways.bond-check/2");
+document!(Report, "manyways.bond-check/3");
 
 #[derive(Serialize)]
 struct Diagnostic {
@@ -59,7 +60,7 @@ struct Diagnostic {
 
 pub fn run(args: &Args) -> Result<ExitCode> {
     let text = policy::read_text(&args.file)?;
-    let read = Policy::parse(&text);
+    let read = Policy::parse_all(&text);
     let warnings = match &read {
         Ok(policy) => policy::warnings(policy),
         Err(_) => Vec::new(),
@@ -68,7 +69,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     if args.json {
         print!("{}", document::to_json(&report(&read, &warnings))?);
     } else {
-        let policy = read.map_err(|error| policy::failure(&args.file, &error))?;
+        let policy = read.map_err(|errors| policy::failure(&args.file, &errors))?;
         policy::print_warnings(&args.file, &warnings);
         let rules = count_with_noun(policy.rules().count(), "rule");
         let warnings = count_with_noun(warnings.len(), "warning");
@@ -77,7 +78,16 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(if passes { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn report(read: &Result<Policy, PolicyError>, warnings: &[Warning]) -> Report {
+fn error(error: &PolicyError) -> Diagnostic {
+    Diagnostic {
+        line: error.line,
+        column: Some(error.column),
+        message: error.message.clone(),
+        hint: error.hint.clone(),
+    }
+}
+
+fn report(read: &Result<Policy, Vec<PolicyError>>, warnings: &[Warning]) -> Report {
     let warnings = warnings.iter().map(|warning| Diagnostic {
         line: warning.line,
         column: None,
@@ -87,12 +97,7 @@ fn report(read: &Result<Policy, PolicyError>, warnings: &[Warning]) -> Report {
     Report {
         valid: read.is_ok(),
         rules: read.iter().flat_map(Policy::rules).map(str::to_owned).collect(),
-        error: read.as_ref().err().map(|error| Diagnostic {
-            line: error.line,
-            column: Some(error.column),
-            message: error.message.clone(),
-            hint: error.hint.clone(),
-        }),
+        errors: read.as_ref().err().into_iter().flatten().map(error).collect(),
         warnings: warnings.collect(),
     }
 }

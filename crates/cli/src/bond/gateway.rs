@@ -11,10 +11,14 @@ use manyways_net::bond::{AllowFile, Gateway, GatewayError, GatewayOptions, Statu
 use manyways_net::control::{ControlServer, Response};
 use manyways_proto::bond::egress::EgressFilter;
 use manyways_sys::privilege;
+use manyways_unit::human::count_with_noun;
 use manyways_unit::{Prefix, Span};
 
 use super::{keygen, listen};
 use crate::failure::Failure;
+
+/// Connections of a client at a time, below which programs are refused connections in everyday use.
+const FEW_CONNECTIONS: u64 = 2_048;
 
 /// Run a gateway: the server side of a bond.
 ///
@@ -108,12 +112,13 @@ pub fn run(args: Args) -> Result<ExitCode> {
         eprintln!("manyways: {} authorizes no client yet", args.allow.display());
     }
     // Each stream needs a socket.
-    if let Err(error) = privilege::raise_file_limit() {
-        tracing::warn!("cannot raise the limit of open files: {error}");
-    }
+    let open_files = privilege::raise_file_limit()
+        .inspect_err(|error| tracing::warn!("cannot raise the limit of open files: {error}"));
     super::run_local(async move {
         let stop = super::stop_signal()?;
         let mut options = GatewayOptions::new(args.listen, key, allow);
+        options.open_files = open_files.unwrap_or(options.open_files);
+        let (open_files, clients) = (options.open_files, options.allow.clients().len() as u64);
         options.egress = EgressFilter::new(args.permit);
         options.quic_idle_timeout = args.quic_idle_timeout.unwrap_or(options.quic_idle_timeout);
         options.session.linger = args.session_linger.unwrap_or(options.session.linger);
@@ -127,8 +132,24 @@ pub fn run(args: Args) -> Result<ExitCode> {
             };
             super::serve_metrics(at, args.quiet, text).await?;
         }
+        if gateway.max_connections() < clients.max(1) * FEW_CONNECTIONS {
+            let most = gateway.max_connections();
+            tracing::warn!(
+                "this process may open {open_files} files, so that {} have at most {most} \
+                 connections together; `ulimit -n` or LimitNOFILE= raises the limit",
+                count_with_noun(clients as usize, "client")
+            );
+        }
         if let Some(user) = &args.user {
             privilege::drop_to(user).context("the gateway cannot give up root")?;
+            // It is read again after each change.
+            if let Err(error) = std::fs::File::open(&args.allow) {
+                let file = args.allow.display();
+                let words = format!("the user {user} cannot read {file}: {error}");
+                return Err(Failure::new(words)
+                    .hint(format!("let that user read the file and enter its folder: {file}"))
+                    .into());
+            }
         }
         if !args.quiet {
             let at: Vec<String> = gateway.addresses().iter().map(ToString::to_string).collect();

@@ -73,6 +73,13 @@ fn write_failure(file: &Path, error: KeyError) -> Failure {
             Failure::new(format!("{}: the folder {folder} does not exist", file.display()))
                 .hint(format!("make it with `mkdir -p {folder}`"))
         }
+        (KeyError::File(_, why), _)
+            if why.kind() == io::ErrorKind::AlreadyExists && !file.is_dir() =>
+        {
+            Failure::new(format!("{} exists already, and stays as it is", file.display())).hint(
+                format!("`manyways bond keygen --show {}` prints its public key", file.display()),
+            )
+        }
         _ => key_failure(error),
     }
 }
@@ -82,9 +89,6 @@ fn key_failure(error: KeyError) -> Failure {
         KeyError::File(path, _) if path.is_dir() => {
             let file = path.join("phone.key");
             Some(format!("that is a folder: name a file in it, like {}", file.display()))
-        }
-        KeyError::File(path, why) if why.kind() == io::ErrorKind::AlreadyExists => {
-            Some(format!("`manyways bond keygen --show {}` prints its public key", path.display()))
         }
         KeyError::File(path, why) if why.kind() == io::ErrorKind::NotFound => {
             Some(format!("make a key with `manyways bond keygen {}`", path.display()))

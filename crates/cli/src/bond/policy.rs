@@ -1,6 +1,7 @@
 //! The policy file of a client: read at the start, and again when it changes.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -9,6 +10,7 @@ use manyways_proto::bond::io_limits::IoLimits;
 use manyways_proto::policy::{PathFacts, Policy, PolicyError, Warning};
 use manyways_proto::sched::{PathId, SchedulerKind};
 use manyways_sys::interface;
+use manyways_unit::human::count_with_noun;
 
 use crate::failure::Failure;
 
@@ -21,22 +23,46 @@ pub fn default_policy(scheduler: Option<SchedulerKind>) -> Policy {
 
 pub fn read(path: &Path) -> Result<Policy, Failure> {
     let text = read_text(path)?;
-    Policy::parse(&text).map_err(|error| failure(path, &error))
+    Policy::parse_all(&text).map_err(|errors| failure(path, &errors))
 }
 
 /// Reads the text of a policy file.
+///
+/// # Errors
+/// The file cannot be read, or it is empty: a program that saves a file may empty it first, and
+/// then no path would be spared.
 pub fn read_text(path: &Path) -> Result<String, Failure> {
-    fs::read_to_string(path).map_err(|error| {
-        Failure::new(format!("the policy {} cannot be read: {error}", path.display()))
-            .hint("docs/bond-policy.md has example policies to copy")
-    })
+    let text = fs::read_to_string(path).map_err(|error| {
+        let failure = Failure::new(format!("cannot read the policy {}: {error}", path.display()));
+        match error.kind() {
+            ErrorKind::NotFound => failure.hint("docs/bond-policy.md has example policies to copy"),
+            _ => failure,
+        }
+    })?;
+    let is_blank = |line: &str| line.trim().is_empty() || line.trim_start().starts_with('#');
+    if text.lines().all(is_blank) {
+        return Err(Failure::new(format!("the policy {} is empty", path.display()))
+            .hint("write [default] if every connection may use every network"));
+    }
+    Ok(text)
 }
 
-/// Converts an error of a policy, with its line and column.
-pub fn failure(path: &Path, error: &PolicyError) -> Failure {
-    let (line, column) = (error.line, error.column);
-    let words = format!("{}:{line}:{column}: {}", path.display(), error.message);
-    Failure::new(words).maybe_hint(error.hint.clone())
+/// Converts the errors of a policy, at least one, with their lines and columns.
+pub fn failure(path: &Path, errors: &[PolicyError]) -> Failure {
+    let place = |error: &PolicyError| format!("{}:{}:{}", path.display(), error.line, error.column);
+    match errors {
+        [error] => Failure::new(format!("{}: {}", place(error), error.message))
+            .maybe_hint(error.hint.clone()),
+        errors => {
+            let lines = errors.iter().map(|error| {
+                let hint = error.hint.as_ref().map(|hint| format!(" ({hint})"));
+                format!("{}: {}{}", place(error), error.message, hint.unwrap_or_default())
+            });
+            let count = count_with_noun(errors.len(), "error");
+            Failure::new(format!("the policy {} has {count}", path.display()))
+                .details(lines.collect())
+        }
+    }
 }
 
 /// Returns probable mistakes of a policy on this host.
@@ -77,15 +103,16 @@ fn version(path: &Path) -> FileVersion {
     Some((facts.modified().ok()?, facts.len()))
 }
 
-/// Replaces the policy after each change of the file. While the file cannot be parsed, the previous
-/// policy stays in force.
+/// Replaces the policy after each change of the file, as soon as two reads in a row are alike: a
+/// program may be writing it. While the file cannot be parsed, the previous policy stays in force.
 pub async fn watch_file(path: PathBuf, enforcer: PolicyEnforcer, quiet: bool) {
     let interval = Duration::from(IoLimits::default().policy_poll_interval);
     let mut known = version(&path);
+    let mut seen = known;
     loop {
         tokio::time::sleep(interval).await;
         let found = version(&path);
-        if found == known {
+        if std::mem::replace(&mut seen, found) != found || found == known {
             continue;
         }
         known = found;
@@ -100,9 +127,7 @@ pub async fn watch_file(path: PathBuf, enforcer: PolicyEnforcer, quiet: bool) {
             }
             Err(failure) => {
                 eprintln!("manyways: {failure}; the previous policy stays in force");
-                if let Some(hint) = failure.hint_text() {
-                    eprintln!("hint: {hint}");
-                }
+                failure.report_rest();
             }
         }
     }

@@ -18,6 +18,7 @@ use rustls::Connection;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
+use super::descriptors::Descriptor;
 use super::quic::QuicCarrier;
 
 /// Maximum bytes of one read.
@@ -62,6 +63,8 @@ pub(super) struct TcpCarrier {
     /// Encrypted bytes of the connection, by direction.
     received: u64,
     sent: u64,
+    /// Of the socket, at a gateway.
+    pub(super) descriptor: Option<Descriptor>,
 }
 
 /// The reason for the end of a carrier.
@@ -103,6 +106,7 @@ impl TcpCarrier {
             unsent: 0,
             received: 0,
             sent: 0,
+            descriptor: None,
         };
         carrier.set_lowat(UnsentLimit::default().bytes());
         carrier

@@ -31,6 +31,7 @@ use tokio_rustls::TlsConnector;
 
 use super::carrier::{CarrierError, CarrierIo, Chunk, TcpCarrier};
 use super::flow_counters::StreamTotals;
+use super::gateway_proof::GatewayProof;
 use super::handshake::{self, AttemptError, HandshakeError, LossCause};
 use super::key::{PrivateKey, PublicKey};
 use super::quic::{self, QuicCarrier};
@@ -163,6 +164,7 @@ struct Inner {
     gateway: watch::Sender<Vec<SocketAddr>>,
     gateway_name: Option<String>,
     tls: Arc<ClientConfig>,
+    proof: Arc<GatewayProof>,
     socket_mark: Option<u32>,
     keepalive: Option<Duration>,
     handle: SessionHandle,
@@ -207,6 +209,7 @@ impl Client {
             gateway: watch::Sender::new(options.gateway),
             gateway_name: options.gateway_name,
             tls,
+            proof: Arc::new(GatewayProof::new(&options.gateway_key)),
             socket_mark: options.socket_mark,
             keepalive: options.keepalive,
             handle,
@@ -378,9 +381,9 @@ impl Client {
         streams > 0 || !self.0.flows.borrow().is_empty()
     }
 
-    /// Dials sleeping paths, because an application has data to send.
+    /// Dials paths that are asleep or wait, because an application has data to send.
     fn wake_paths(&self) {
-        if self.0.dialer.borrow().is_asleep() {
+        if self.0.dialer.borrow().heeds_demand() {
             self.dialer(dial::Input::Demand { in_use: self.is_in_use() });
         }
     }
@@ -574,7 +577,8 @@ impl Client {
             HandshakeError::ConnectionLost(LossCause::Io(io::Error::other(error)))
         })?;
         let connector = TlsConnector::from(Arc::clone(&self.0.tls));
-        let connected = connector.connect(name, stream).await;
+        let protocols = vec![tls::ALPN_PROTOCOL.to_vec(), self.0.proof.protocol()];
+        let connected = connector.with_alpn(protocols).connect(name, stream).await;
         let (stream, tls) = connected.map_err(HandshakeError::from_tls_io)?.into_inner();
         Ok(CarrierIo::Tcp(Box::new(TcpCarrier::new(stream, Connection::Client(tls)))))
     }
@@ -634,7 +638,8 @@ impl Client {
             manyways_sys::socket::set_mark(&socket, mark).map_err(failed)?;
         }
         let endpoint = quic::client_endpoint(socket).map_err(failed)?;
-        let config = quic::client_config(&self.0.tls).map_err(HandshakeError::Quic)?;
+        let config =
+            quic::client_config(&self.0.tls, &self.0.proof).map_err(HandshakeError::Quic)?;
         let connecting = endpoint
             .connect_with(config, server, SERVER_NAME)
             .map_err(|error| HandshakeError::Quic(error.into()))?;

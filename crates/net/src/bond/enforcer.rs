@@ -173,7 +173,7 @@ impl PolicyEnforcer {
     }
 
     pub(super) fn counters(&self) -> Counters {
-        self.0.client.handle().with(|session| session.mux.counters())
+        self.0.client.handle().with(|session| session.counters_of_streams())
     }
 
     pub(super) fn stream_policy(&self, label: u8) -> Option<StreamPolicy> {
@@ -556,9 +556,9 @@ impl PolicyEnforcer {
         let known = self.0.networks.used_networks();
         let client = &self.0.client;
         let is_asleep = |id: PathId| client.path_state(id) == PathState::Asleep;
-        let (samples, counters) = client
-            .handle()
-            .with(|session| (sample_paths(&known, session, is_asleep), session.mux.counters()));
+        let (samples, counters) = client.handle().with(|session| {
+            (sample_paths(&known, session, is_asleep), session.counters_of_streams())
+        });
         let (mut environment, paths) = {
             let table = self.0.table.borrow();
             self.0.monitor.borrow_mut().sample(now, today(), table.policy(), &samples)

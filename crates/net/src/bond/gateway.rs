@@ -1,7 +1,7 @@
 //! The gateway: authenticates clients and connects their streams to servers.
 
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::future::{Future, pending, ready};
 use std::io;
@@ -14,7 +14,8 @@ use manyways_proto::bond::egress::EgressFilter;
 use manyways_proto::bond::io_limits::IoLimits;
 use manyways_proto::bond::rate_limit::Direction;
 use manyways_proto::bond::session::{
-    Admission, EndReason, Input as SessionInput, Output, Refusal, SessionId, Sessions,
+    Admission, EndReason, Input as SessionInput, Output, Refusal, RefusalCause, Refusals,
+    SessionId, Sessions,
 };
 use manyways_proto::bond::{carrier, session};
 use manyways_proto::happy_eyeballs;
@@ -24,28 +25,35 @@ use manyways_proto::mux::{
 use manyways_sys::clock::Clock;
 use manyways_sys::interface;
 use manyways_unit::human::count_with_noun;
-use manyways_unit::{Rate, Span};
-use rustls::Connection;
+use manyways_unit::{Rate, Span, Time};
+use rustls::server::Acceptor;
+use rustls::{Connection, ServerConfig};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
-use tokio_rustls::TlsAcceptor;
+use tokio_rustls::LazyConfigAcceptor;
 
 use super::allow::{AllowFile, AuthorizedClient};
 use super::carrier::{CarrierIo, TcpCarrier};
+use super::descriptors::{Descriptor, Descriptors};
+use super::gateway_proof::GatewayProof;
 use super::gateway_status::{GatewayStatus, SessionStatus};
 use super::handshake::{self, HandshakeError};
 use super::key::{PrivateKey, PublicKey};
 use super::listeners::accept_each;
-use super::pending_handshakes::PendingHandshakes;
+use super::pending_handshakes::{Greeting, Handshake, PendingHandshakes};
 use super::quic::{self, QuicCarrier};
 use super::rate_limit::SharedRateLimit;
 use super::session::{SessionEvent, SessionHandle};
+use super::status::Totals;
 use super::udp::FlowSockets;
 use super::{timer, tls};
+use crate::host_watch::HostWatch;
 use crate::path::{RaceError, race};
 
+/// Limit of open files of a process if nothing has raised it.
+const DEFAULT_OPEN_FILES: u64 = 1_024;
 /// Maximum remembered unknown keys, of which each is logged once.
 const MAX_UNKNOWN_KEYS: usize = 1000;
 /// Maximum length of the queue of connections that are not accepted yet (listen(2)).
@@ -65,6 +73,8 @@ pub struct GatewayOptions {
     pub quic_idle_timeout: Span,
     /// Timing of sessions.
     pub session: session::Config,
+    /// Limit of open files of this process.
+    pub open_files: u64,
 }
 
 impl GatewayOptions {
@@ -77,6 +87,7 @@ impl GatewayOptions {
             egress: EgressFilter::default(),
             quic_idle_timeout: carrier::Config::default().quic_idle_timeout,
             session: session::Config::default(),
+            open_files: DEFAULT_OPEN_FILES,
         }
     }
 }
@@ -118,6 +129,10 @@ enum RefusedConnection {
     Handshake(#[from] HandshakeError),
     #[error("{0}")]
     TooManySessions(TooManySessions),
+    #[error("{0} has its share of the descriptors of this gateway")]
+    NoDescriptor(String),
+    #[error("many strangers connect, and it does not know the key of this gateway")]
+    Stranger,
 }
 
 /// A key has reached its limit of sessions.
@@ -134,6 +149,26 @@ impl fmt::Display for TooManySessions {
 }
 
 impl RefusedConnection {
+    fn cause(&self) -> RefusalCause {
+        use quinn::ConnectionError::{TimedOut, TransportError};
+        match self {
+            Self::UnknownKey | Self::RemovedKey => RefusalCause::UnknownKey,
+            Self::OtherGateway => RefusalCause::OtherGateway,
+            Self::Tls(error) if error.kind() != io::ErrorKind::InvalidData => RefusalCause::Lost,
+            Self::Quic(TimedOut) | Self::Handshake(HandshakeError::Timeout) => {
+                RefusalCause::TimedOut
+            }
+            Self::NoKey | Self::Tls(_) | Self::Quic(TransportError(_)) => RefusalCause::Foreign,
+            Self::Quic(_) | Self::Handshake(HandshakeError::ConnectionLost(_)) => {
+                RefusalCause::Lost
+            }
+            Self::Handshake(_) => RefusalCause::Foreign,
+            Self::TooManySessions(_) => RefusalCause::Sessions,
+            Self::NoDescriptor(_) => RefusalCause::Descriptors,
+            Self::Stranger => RefusalCause::Stranger,
+        }
+    }
+
     fn from_tls(error: io::Error) -> Self {
         Self::from_text(&error.to_string()).unwrap_or(Self::Tls(error))
     }
@@ -162,6 +197,13 @@ struct State {
     /// This host's addresses, as listed most recently.
     own_addresses: RefCell<Vec<IpAddr>>,
     core: RefCell<Sessions<PublicKey>>,
+    /// Totals of the sessions that have ended, by client.
+    ended: RefCell<BTreeMap<String, Totals>>,
+    handshakes: PendingHandshakes,
+    descriptors: Descriptors,
+    /// When a client's lack of descriptors was logged.
+    shortages: RefCell<HashMap<PublicKey, Time>>,
+    proof: GatewayProof,
     sessions: RefCell<HashMap<SessionId<PublicKey>, ClientSession>>,
     /// Rate limits of the keys that have one.
     rate_limits: RefCell<HashMap<PublicKey, SharedRateLimit>>,
@@ -196,7 +238,15 @@ impl StatusHandle {
         };
         let mut sessions: Vec<SessionStatus> = sessions.values().map(status).collect();
         sessions.sort_by(|a, b| a.client.cmp(&b.client));
-        GatewayStatus { version: env!("CARGO_PKG_VERSION").to_owned(), sessions }
+        let (descriptors, used_descriptors) = self.0.descriptors.counts();
+        GatewayStatus {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            sessions,
+            ended: self.0.ended.borrow().clone(),
+            descriptors,
+            used_descriptors,
+            refused: self.0.handshakes.refused(),
+        }
     }
 }
 
@@ -204,7 +254,7 @@ impl StatusHandle {
 pub struct Gateway {
     listeners: Vec<TcpListener>,
     endpoints: Vec<quinn::Endpoint>,
-    acceptor: TlsAcceptor,
+    tls: Arc<ServerConfig>,
     state: Rc<State>,
 }
 
@@ -216,11 +266,14 @@ impl Gateway {
     /// be listed.
     pub fn bind(options: GatewayOptions) -> Result<Self, GatewayError> {
         let allow = options.allow.clone();
-        let unknown = Mutex::new(HashSet::new());
+        let clock = Clock::start();
+        let unknown = Mutex::new(UnknownKeys::default());
         let is_authorized = move |key: &PublicKey| {
             let is_known = allow.clients().find(key).is_some();
             let mut unknown = unknown.lock().unwrap_or_else(PoisonError::into_inner);
-            log_unknown_key(&mut unknown, key, is_known);
+            if unknown.is_logged(clock.now(), key, is_known) {
+                tracing::info!("unknown key {key}: not in the allow file");
+            }
             is_known
         };
         let tls = tls::server(&options.key, Arc::new(is_authorized), tls::ALPN_PROTOCOL)?;
@@ -235,7 +288,7 @@ impl Gateway {
             let endpoint = quic::gateway_endpoint(socket, &tls, options.quic_idle_timeout);
             endpoints.push(endpoint.map_err(GatewayError::Quic)?);
         }
-        let clock = Clock::start();
+        let handshakes = PendingHandshakes::new(clock, options.open_files);
         let state = Rc::new(State {
             clock,
             allow: options.allow,
@@ -243,16 +296,26 @@ impl Gateway {
             limits: IoLimits::default(),
             own_addresses: RefCell::new(interface::addresses()?),
             core: RefCell::new(Sessions::new(clock.now(), options.session)),
+            ended: RefCell::default(),
+            descriptors: Descriptors::new(options.open_files, handshakes.max_sockets()),
+            handshakes,
+            shortages: RefCell::default(),
+            proof: GatewayProof::new(&options.key.public()),
             sessions: RefCell::default(),
             rate_limits: RefCell::default(),
             timer: Notify::new(),
         });
-        Ok(Self { listeners, endpoints, acceptor: TlsAcceptor::from(tls), state })
+        Ok(Self { listeners, endpoints, tls, state })
     }
 
     /// Returns the addresses at which the gateway listens, with their ports.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect()
+    }
+
+    /// Connections of clients that the limit of open files permits, all together.
+    pub fn max_connections(&self) -> u64 {
+        self.state.descriptors.counts().0
     }
 
     pub fn status_handle(&self) -> StatusHandle {
@@ -261,19 +324,19 @@ impl Gateway {
 
     /// Serves until `stop` is ready. Runs on the calling thread's local tasks.
     pub async fn run(self, stop: impl Future<Output = ()>) {
-        let handshakes = PendingHandshakes::new(self.state.clock);
         for listener in self.listeners {
-            let (acceptor, state) = (self.acceptor.clone(), Rc::clone(&self.state));
-            tokio::task::spawn_local(state.accept_tcp(listener, acceptor, handshakes.clone()));
+            let (tls, state) = (Arc::clone(&self.tls), Rc::clone(&self.state));
+            tokio::task::spawn_local(state.accept_tcp(listener, tls));
         }
         for endpoint in self.endpoints {
             let state = Rc::clone(&self.state);
-            tokio::task::spawn_local(state.accept_quic(endpoint, handshakes.clone()));
+            tokio::task::spawn_local(state.accept_quic(endpoint));
         }
         tokio::select! {
             () = stop => {}
             () = self.state.review_sessions() => {}
-            () = handshakes.run() => {}
+            () = self.state.handshakes.run() => {}
+            () = self.state.watch_addresses() => {}
         }
         for (_, session) in self.state.sessions.borrow_mut().drain() {
             session.end();
@@ -299,79 +362,120 @@ fn has_route(own: &str, to: &str) -> bool {
     std::net::UdpSocket::bind(own).is_ok_and(|socket| socket.connect(to).is_ok())
 }
 
+fn reset_code(error: &io::Error) -> ResetCode {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => ResetCode::Refused,
+        io::ErrorKind::TimedOut => ResetCode::Timeout,
+        _ if is_out_of_descriptors(error) => ResetCode::Limit,
+        _ => ResetCode::Unreachable,
+    }
+}
+
+/// The process (EMFILE) or the host (ENFILE) has too many open files.
+fn is_out_of_descriptors(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(23 | 24))
+}
+
 /// Formats an address. An IPv4 address that is mapped to IPv6 is printed as IPv4.
 pub(super) fn display_address(address: SocketAddr) -> String {
     SocketAddr::new(address.ip().to_canonical(), address.port()).to_string()
 }
 
-/// Logs an unknown key once, because a client retries.
-fn log_unknown_key(unknown: &mut HashSet<PublicKey>, key: &PublicKey, is_known: bool) {
-    if is_known {
-        unknown.remove(key);
-        return;
-    }
-    // Bounded, because any peer can present any number of keys.
-    if unknown.len() >= MAX_UNKNOWN_KEYS {
-        unknown.clear();
-    }
-    if unknown.insert(*key) {
-        tracing::info!("unknown key {key}: not in the allow file");
-    }
+/// The unknown keys that were logged.
+#[derive(Default)]
+struct UnknownKeys {
+    logged: HashSet<PublicKey>,
+    refusals: Refusals,
 }
 
-fn log_refused_connection(from: SocketAddr, result: Result<(), RefusedConnection>) {
-    if let Err(reason) = result {
-        tracing::info!("refused {}: {reason}", display_address(from));
+impl UnknownKeys {
+    /// Whether a key is logged: once, because a client retries, and some in a minute, because any
+    /// peer can present any number of keys.
+    fn is_logged(&mut self, now: Time, key: &PublicKey, is_known: bool) -> bool {
+        if is_known {
+            self.logged.remove(key);
+            return false;
+        }
+        self.refusals.poll(now);
+        if self.logged.contains(key) || !self.refusals.note(now, RefusalCause::UnknownKey) {
+            return false;
+        }
+        if self.logged.len() >= MAX_UNKNOWN_KEYS {
+            self.logged.clear();
+        }
+        self.logged.insert(*key)
     }
 }
 
 impl State {
-    async fn accept_tcp(
-        self: Rc<Self>,
-        listener: TcpListener,
-        acceptor: TlsAcceptor,
-        handshakes: PendingHandshakes,
-    ) {
+    async fn accept_tcp(self: Rc<Self>, listener: TcpListener, tls: Arc<ServerConfig>) {
         accept_each(listener, self.limits, |stream, from| {
-            let (acceptor, state) = (acceptor.clone(), Rc::clone(&self));
-            handshakes.spawn(from, async move {
-                log_refused_connection(from, state.handshake_tcp(acceptor, stream).await);
+            let (tls, state) = (Arc::clone(&tls), Rc::clone(&self));
+            self.handshakes.spawn(from, false, |handshake| async move {
+                let result = Rc::clone(&state).handshake_tcp(&handshake, tls, stream).await;
+                state.log_refused(from, result);
             });
         })
         .await;
     }
 
-    async fn accept_quic(self: Rc<Self>, endpoint: quinn::Endpoint, handshakes: PendingHandshakes) {
+    async fn accept_quic(self: Rc<Self>, endpoint: quinn::Endpoint) {
         while let Some(incoming) = endpoint.accept().await {
             let from = incoming.remote_address();
-            if !incoming.remote_address_validated() && handshakes.needs_address_validation() {
-                let _ = incoming.retry();
-                continue;
+            let is_proved = self.proof.is_valid(&incoming.orig_dst_cid());
+            let is_validated = incoming.remote_address_validated();
+            match self.handshakes.greet(from, is_proved, is_validated) {
+                Greeting::ValidateAddress => {
+                    let _ = incoming.retry();
+                }
+                Greeting::Refuse => {
+                    incoming.refuse();
+                    self.log_refused(from, Err(RefusedConnection::Stranger));
+                }
+                Greeting::Accept => {
+                    let state = Rc::clone(&self);
+                    self.handshakes.spawn(from, is_proved, |handshake| async move {
+                        let result = Rc::clone(&state).handshake_quic(&handshake, incoming).await;
+                        state.log_refused(from, result);
+                    });
+                }
             }
-            let state = Rc::clone(&self);
-            handshakes.spawn(from, async move {
-                log_refused_connection(from, state.handshake_quic(incoming).await);
-            });
+        }
+    }
+
+    fn log_refused(&self, from: SocketAddr, result: Result<(), RefusedConnection>) {
+        if let Err(reason) = result {
+            self.handshakes.refuse(from, reason.cause(), &reason);
         }
     }
 
     async fn handshake_tcp(
         self: Rc<Self>,
-        acceptor: TlsAcceptor,
+        handshake: &Handshake,
+        tls: Arc<ServerConfig>,
         stream: TcpStream,
     ) -> Result<(), RefusedConnection> {
         let idle = carrier::Config::default().gateway_keepalive;
         let keepalive = socket2::TcpKeepalive::new().with_time(idle.into());
         let _ = socket2::SockRef::from(&stream).set_tcp_keepalive(&keepalive);
-        let accepted = acceptor.accept(stream).await;
+        let hello = LazyConfigAcceptor::new(Acceptor::default(), stream).await;
+        let hello = hello.map_err(RefusedConnection::from_tls)?;
+        let is_proved = self.proof.is_in(hello.client_hello().alpn().into_iter().flatten());
+        // Before anything is computed for the peer.
+        if !handshake.greet(is_proved) {
+            return Err(RefusedConnection::Stranger);
+        }
+        let accepted = hello.into_stream(tls).await;
         let (stream, tls) = accepted.map_err(RefusedConnection::from_tls)?.into_inner();
         let key = tls::peer_key(tls.peer_certificates()).ok_or(RefusedConnection::NoKey)?;
-        let carrier = TcpCarrier::new(stream, Connection::Server(tls));
-        self.admit(key, CarrierIo::Tcp(Box::new(carrier))).await
+        let mut carrier = TcpCarrier::new(stream, Connection::Server(tls));
+        carrier.descriptor = self.descriptors.of(key).take();
+        self.admit(handshake, key, CarrierIo::Tcp(Box::new(carrier))).await
     }
 
     async fn handshake_quic(
         self: Rc<Self>,
+        handshake: &Handshake,
         incoming: quinn::Incoming,
     ) -> Result<(), RefusedConnection> {
         let connection = incoming.await.map_err(RefusedConnection::from_quic)?;
@@ -379,19 +483,26 @@ impl State {
         let key = key.ok_or(RefusedConnection::NoKey)?;
         let streams = connection.accept_bi().await?;
         let carrier = QuicCarrier::new(connection, streams, None);
-        self.admit(key, CarrierIo::Quic(Box::new(carrier))).await
+        self.admit(handshake, key, CarrierIo::Quic(Box::new(carrier))).await
     }
 
     /// Admits the carrier of a client that has proved its key.
     async fn admit(
         self: Rc<Self>,
+        handshake: &Handshake,
         key: PublicKey,
         mut io: CarrierIo,
     ) -> Result<(), RefusedConnection> {
         let from = io.peer().map_or_else(|| "an unknown address".to_owned(), display_address);
         let clients = self.allow.clients();
         let client = clients.find(&key).ok_or(RefusedConnection::RemovedKey)?.clone();
+        handshake.authenticate();
         let (hello, early) = handshake::read_hello(&mut io).await?;
+        if matches!(&io, CarrierIo::Tcp(carrier) if carrier.descriptor.is_none()) {
+            let refused = RefusedConnection::NoDescriptor(client.name);
+            handshake::send_refusal(&mut io, RefuseCode::Limit, refused.to_string()).await;
+            return Err(refused);
+        }
         let id = SessionId { key, number: hello.session };
         let now = self.clock.now();
         let admission = self.core.borrow_mut().admit(now, id, hello.resumes, client.limits);
@@ -464,6 +575,16 @@ impl State {
         self.sessions.borrow_mut().insert(id, ClientSession { handle, client, server });
     }
 
+    /// Forgets a session, except its totals.
+    fn remove_session(&self, id: SessionId<PublicKey>) -> Option<ClientSession> {
+        let session = self.sessions.borrow_mut().remove(&id)?;
+        let totals: Totals = session.handle.with(|session| session.counters_of_streams()).into();
+        let mut ended = self.ended.borrow_mut();
+        let sum = ended.entry(session.client.clone()).or_default();
+        *sum = *sum + totals;
+        Some(session)
+    }
+
     /// Returns the rate limit that the sessions of a key share; `None` if there is no limit.
     fn rate_limit(&self, key: PublicKey, rate: Option<Rate>) -> Option<SharedRateLimit> {
         let rate = rate?;
@@ -483,6 +604,38 @@ impl State {
                 () = timer::until(&self.clock, Some(wakeup)) => {}
                 () = self.timer.notified() => {}
             }
+        }
+    }
+
+    /// Lists this host's addresses, to which no client may connect, as soon as one is added; never
+    /// returns.
+    async fn watch_addresses(&self) {
+        let failed = match HostWatch::open() {
+            Ok(mut watch) => {
+                // Those that were added before the watch.
+                self.list_addresses();
+                loop {
+                    match watch.changes().await {
+                        Ok(changes) => {
+                            if changes.iter().any(|one| one.addresses || one.overflowed) {
+                                self.list_addresses();
+                            }
+                        }
+                        Err(error) => break error,
+                    }
+                }
+            }
+            Err(error) => error,
+        };
+        let interval = session::Config::default().review_interval;
+        tracing::warn!("new addresses of this host are noticed within {interval}: {failed}");
+        pending().await
+    }
+
+    fn list_addresses(&self) {
+        match interface::addresses() {
+            Ok(own) => *self.own_addresses.borrow_mut() = own,
+            Err(error) => tracing::debug!("cannot list this host's addresses: {error}"),
         }
     }
 
@@ -507,17 +660,13 @@ impl State {
         };
         match output {
             Output::Review => {
-                match interface::addresses() {
-                    Ok(own) => *self.own_addresses.borrow_mut() = own,
-                    Err(error) => tracing::debug!("cannot list this host's addresses: {error}"),
-                }
+                self.list_addresses();
                 let clients = self.allow.clients();
                 let limits_of = |key: &PublicKey| clients.find(key).map(|client| client.limits);
                 self.core.borrow_mut().review(self.clock.now(), limits_of);
             }
             Output::End(id, reason) => {
-                let ended = self.sessions.borrow_mut().remove(&id);
-                if let Some(session) = ended {
+                if let Some(session) = self.remove_session(id) {
                     let client = &session.client;
                     match reason {
                         EndReason::Evicted => {
@@ -569,14 +718,14 @@ impl State {
         handle: SessionHandle,
         mut events: mpsc::UnboundedReceiver<SessionEvent>,
     ) {
-        let sockets = FlowSockets::new(handle.clone());
+        let sockets = FlowSockets::new(handle.clone(), self.descriptors.of(id.key));
         while let Some(event) = events.recv().await {
             match event {
                 SessionEvent::Open { stream, target } => {
                     let (state, handle) = (Rc::clone(&self), handle.clone());
                     let client = client.clone();
                     tokio::task::spawn_local(async move {
-                        state.connect(&client, &handle, stream, target).await;
+                        state.connect(id.key, &client, &handle, stream, target).await;
                     });
                 }
                 SessionEvent::Datagram { flow, label, peer, data } => {
@@ -604,7 +753,7 @@ impl State {
                 SessionEvent::Bye => {
                     tracing::info!("{client}: session closed");
                     self.handle(SessionInput::Ended(id));
-                    self.sessions.borrow_mut().remove(&id);
+                    self.remove_session(id);
                     return handle.close();
                 }
             }
@@ -613,40 +762,68 @@ impl State {
 
     async fn connect(
         &self,
+        key: PublicKey,
         client: &str,
         handle: &SessionHandle,
         stream: StreamId,
         target: Destination,
     ) {
         let limit = Duration::from(self.limits.server_connect);
-        match timeout(limit, self.connect_destination(&target))
+        match timeout(limit, self.connect_destination(key, &target))
             .await
             .unwrap_or(Err(ResetCode::Timeout))
         {
-            Ok(socket) => {
+            Ok((socket, descriptor)) => {
                 tracing::debug!("{client}: connected to {target}");
-                handle.attach_socket(stream, socket);
+                handle.attach_socket(stream, socket, Some(descriptor));
             }
             Err(code) => {
-                tracing::info!("{client}: cannot connect to {target}: {code}");
+                if code != ResetCode::Limit {
+                    tracing::info!("{client}: cannot connect to {target}: {code}");
+                } else if self.is_shortage_news(key) {
+                    let own = self.descriptors.of(key).used();
+                    let (total, used) = self.descriptors.counts();
+                    tracing::warn!(
+                        "{client}: connections are refused: it has {own} descriptors, and {} of \
+                         {total} are free for other clients",
+                        total - used
+                    );
+                }
                 handle.refuse(stream, code);
             }
         }
     }
 
-    async fn connect_destination(&self, target: &Destination) -> Result<TcpStream, ResetCode> {
+    /// Whether the shortage of a client was not logged in the last minute.
+    fn is_shortage_news(&self, key: PublicKey) -> bool {
+        let now = self.clock.now();
+        let mut logged = self.shortages.borrow_mut();
+        let is_news = logged.get(&key).is_none_or(|at| now.since(*at) >= Span::from_secs(60));
+        if is_news {
+            logged.insert(key, now);
+        }
+        is_news
+    }
+
+    async fn connect_destination(
+        &self,
+        key: PublicKey,
+        target: &Destination,
+    ) -> Result<(TcpStream, Descriptor), ResetCode> {
         let addresses = self.permitted_addresses(target).await?;
         let config = happy_eyeballs::Config::default();
         let addresses = ready(Ok(addresses));
-        let raced = race(config, addresses, pending(), TcpStream::connect, |_| false).await;
+        let connect = |to| async move {
+            let descriptor = self.descriptors.of(key).take().ok_or(ResetCode::Limit)?;
+            match TcpStream::connect(to).await {
+                Ok(socket) => Ok((socket, descriptor)),
+                Err(error) => Err(reset_code(&error)),
+            }
+        };
+        let raced = race(config, addresses, pending(), connect, |_| false).await;
         raced.map(|(connection, _)| connection).map_err(|error| match error {
             RaceError::TimedOut => ResetCode::Timeout,
-            RaceError::Failed(None) => ResetCode::Unreachable,
-            RaceError::Failed(Some(error)) => match error.kind() {
-                io::ErrorKind::ConnectionRefused => ResetCode::Refused,
-                io::ErrorKind::TimedOut => ResetCode::Timeout,
-                _ => ResetCode::Unreachable,
-            },
+            RaceError::Failed(code) => code.unwrap_or(ResetCode::Unreachable),
         })
     }
 

@@ -1,5 +1,7 @@
 //! The status of a gateway, as `manyways bond status --gateway --json` prints it.
 
+use std::collections::BTreeMap;
+
 use manyways_proto::bond::path::PathState;
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +15,17 @@ pub struct GatewayStatus {
     pub version: String,
     /// Sorted by the names of the clients.
     pub sessions: Vec<SessionStatus>,
+    /// Totals of the sessions that have ended since the start, by client.
+    #[serde(default)]
+    pub ended: BTreeMap<String, Totals>,
+    /// Descriptors for connections of clients, and how many of them are in use.
+    #[serde(default)]
+    pub descriptors: u64,
+    #[serde(default)]
+    pub used_descriptors: u64,
+    /// Refused connections since the start, by cause.
+    #[serde(default)]
+    pub refused: BTreeMap<String, u64>,
 }
 
 manyways_record::document!(GatewayStatus, "manyways.bond-gateway-status/2");
@@ -70,7 +83,7 @@ impl SessionStatus {
             client: client.to_owned(),
             stream_count: session.mux.stream_count(),
             paths: paths.collect(),
-            totals: session.mux.counters().into(),
+            totals: session.counters_of_streams().into(),
         }
     }
 }

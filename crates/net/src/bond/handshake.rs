@@ -97,6 +97,11 @@ impl Reason for AttemptError {
         match &*self.0 {
             HandshakeError::Refused(RefuseCode::UnknownSession, _) => FailureKind::UnknownSession,
             HandshakeError::Timeout => FailureKind::Timeout,
+            HandshakeError::Connect(_, error)
+                if error.kind() == io::ErrorKind::ConnectionRefused =>
+            {
+                FailureKind::Refused
+            }
             error if error.is_permanent() => FailureKind::Permanent,
             _ => FailureKind::Transient,
         }

@@ -9,13 +9,11 @@ use manyways_proto::bond::io_limits::IoLimits;
 use manyways_proto::bond::networks::NetworkSelection;
 use manyways_proto::bond::networks::{HostNetworks as Core, Input, Network, Output};
 use manyways_proto::sched::PathId;
-use manyways_sys::interface::watch::Watch;
 use manyways_sys::interface::{self, Interface, Kind};
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 
 use super::client::Client;
 use super::timer;
+use crate::host_watch::HostWatch;
 use crate::path::PathSpec;
 
 /// The networks of a client; cheap to clone.
@@ -77,24 +75,14 @@ impl HostNetworks {
     }
 
     async fn watch(&self) -> std::io::Result<()> {
-        // The replacement of this function is unsafe. The watch owns its descriptor.
-        #[expect(deprecated, reason = "what replaces it is unsafe, and this crate has none")]
-        let mut watch = AsyncFd::with_interest(Watch::open()?, Interest::READABLE)?;
+        let mut watch = HostWatch::open()?;
         let mut gateway = self.0.client.watch_gateway();
         let clock = self.0.client.clock();
         loop {
             let wakeup = self.0.core.borrow().next_wakeup();
             tokio::select! {
-                ready = watch.readable_mut() => {
-                    let mut ready = ready?;
-                    // Cleared before the read: a change during the read makes the watch readable
-                    // again.
-                    ready.clear_ready();
-                    loop {
-                        let changes = ready.get_inner_mut().read_changes()?;
-                        if changes.is_empty() {
-                            break;
-                        }
+                changes = watch.changes() => {
+                    for changes in changes? {
                         for link in changes.links.iter().filter(|link| !link.is_operational()) {
                             self.handle(Input::LinkDown(link.name.clone()));
                         }

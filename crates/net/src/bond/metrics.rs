@@ -173,14 +173,29 @@ pub fn gateway(status: &GatewayStatus) -> String {
         paths.filter(|path| path.state == PathState::Up).count() as u64
     });
     text.family("gateway_paths_up", MetricKind::Gauge, "Paths of a client that are up.", paths);
-    let totals: Vec<(String, Totals)> = clients
-        .iter()
-        .map(|(client, sessions)| {
-            let sum = sessions.iter().fold(Totals::default(), |sum, one| sum + one.totals);
-            (labels(&[("client", client)]), sum)
-        })
-        .collect();
+    // The sessions that have ended count, too, so that no counter falls.
+    let mut sums: BTreeMap<&str, Totals> =
+        status.ended.iter().map(|(client, totals)| (client.as_str(), *totals)).collect();
+    for session in &status.sessions {
+        let sum = sums.entry(&session.client).or_default();
+        *sum = *sum + session.totals;
+    }
+    let totals: Vec<(String, Totals)> =
+        sums.into_iter().map(|(client, totals)| (labels(&[("client", client)]), totals)).collect();
     text.totals("gateway_", &totals);
+    for (name, help, value) in [
+        ("gateway_descriptors", "Descriptors for connections of clients.", status.descriptors),
+        ("gateway_descriptors_used", "Those that are in use.", status.used_descriptors),
+    ] {
+        text.family(name, MetricKind::Gauge, help, [(String::new(), value)]);
+    }
+    let refused = status.refused.iter().map(|(cause, count)| (labels(&[("cause", cause)]), *count));
+    text.family(
+        "gateway_refused_connections_total",
+        MetricKind::Counter,
+        "Connections that were refused before they had a session.",
+        refused,
+    );
     text.0
 }
 
@@ -246,18 +261,30 @@ mod tests {
     }
 
     #[test]
-    fn two_sessions_of_a_client_are_one_series() {
+    fn all_sessions_of_a_client_are_one_series() {
         let session = || SessionStatus {
             client: "phone".into(),
             stream_count: 2,
             paths: Vec::new(),
             totals: Totals { sent_bytes: 5, ..Totals::default() },
         };
-        let status = GatewayStatus { version: "1".into(), sessions: vec![session(), session()] };
+        let ended = Totals { sent_bytes: 7, ..Totals::default() };
+        let status = GatewayStatus {
+            version: "1".into(),
+            sessions: vec![session(), session()],
+            ended: [("phone".to_owned(), ended), ("laptop".to_owned(), ended)].into(),
+            descriptors: 900,
+            used_descriptors: 4,
+            refused: [("too-many".to_owned(), 3)].into(),
+        };
         let text = gateway(&status);
         assert!(text.contains("\nmanyways_bond_gateway_sessions{client=\"phone\"} 2\n"), "{text}");
         assert!(text.contains("\nmanyways_bond_gateway_streams{client=\"phone\"} 4\n"), "{text}");
-        let sent = "\nmanyways_bond_gateway_sent_bytes_total{client=\"phone\"} 10\n";
+        let sent = "\nmanyways_bond_gateway_sent_bytes_total{client=\"phone\"} 17\n";
         assert_eq!(text.matches(sent).count(), 1, "{text}");
+        let of_gone = "\nmanyways_bond_gateway_sent_bytes_total{client=\"laptop\"} 7\n";
+        assert!(text.contains(of_gone), "{text}");
+        let refused = "\nmanyways_bond_gateway_refused_connections_total{cause=\"too-many\"} 3\n";
+        assert!(text.contains(refused), "{text}");
     }
 }

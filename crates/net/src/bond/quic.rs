@@ -15,12 +15,13 @@ use manyways_unit::{Rate, Size, Span};
 use quinn::congestion::CubicConfig;
 use quinn::crypto::rustls::{NoInitialCipherSuite, QuicClientConfig, QuicServerConfig};
 use quinn::{
-    ClientConfig, Connection, ConnectionError, Endpoint, EndpointConfig, IdleTimeout, RecvStream,
-    SendStream, ServerConfig, TokioRuntime, TransportConfig, VarInt,
+    ClientConfig, Connection, ConnectionError, ConnectionId, Endpoint, EndpointConfig, IdleTimeout,
+    RecvStream, SendStream, ServerConfig, TokioRuntime, TransportConfig, VarInt,
 };
 use rustls::pki_types::CertificateDer;
 
 use super::carrier::{CarrierError, Chunk, Decoder};
+use super::gateway_proof::GatewayProof;
 
 /// Maximum bytes of one read.
 const READ_CHUNK: usize = 64 << 10;
@@ -244,9 +245,14 @@ pub enum SetupError {
 }
 
 /// Creates a client's configuration from its TLS configuration.
-pub(super) fn client_config(tls: &rustls::ClientConfig) -> Result<ClientConfig, SetupError> {
+pub(super) fn client_config(
+    tls: &rustls::ClientConfig,
+    proof: &Arc<GatewayProof>,
+) -> Result<ClientConfig, SetupError> {
     let tls = QuicClientConfig::try_from(tls.clone())?;
     let mut config = ClientConfig::new(Arc::new(tls));
+    let proof = Arc::clone(proof);
+    config.initial_dst_cid_provider(Arc::new(move || ConnectionId::new(&proof.create())));
     config.transport_config(transport(carrier::Config::default().quic_idle_timeout));
     Ok(config)
 }

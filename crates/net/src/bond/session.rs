@@ -16,7 +16,7 @@ use bytes::{Bytes, BytesMut};
 use manyways_proto::bond::carrier;
 use manyways_proto::bond::path::CarrierSample;
 use manyways_proto::mux::{
-    CarrierId, Config, Destination, FlowId, Input, Message, Mux, Output, StreamId,
+    CarrierId, Config, Counters, Destination, FlowId, Input, Message, Mux, Output, StreamId,
 };
 use manyways_proto::sched::{PathId, StreamPolicy};
 use manyways_sys::clock::Clock;
@@ -79,6 +79,8 @@ pub(super) struct SessionHandle(Rc<RefCell<Session>>);
 
 pub(super) struct Session {
     pub(super) mux: Mux<Chunk>,
+    /// Of the sessions before this one.
+    earlier: Counters,
     clock: Clock,
     carriers: HashMap<CarrierId, CarrierSlot>,
     next_carrier: u64,
@@ -105,6 +107,7 @@ impl SessionHandle {
         let timer = Rc::new(Notify::new());
         let session = Session {
             mux: Mux::new(config),
+            earlier: Counters::default(),
             clock: Clock::start(),
             carriers: HashMap::new(),
             next_carrier: 0,
@@ -231,6 +234,11 @@ impl Session {
         self.bytes_by_path().values().map(|bytes| bytes.received).sum()
     }
 
+    /// Returns the counters of all sessions of this process: they never fall.
+    pub(super) fn counters_of_streams(&self) -> Counters {
+        self.earlier + self.mux.counters()
+    }
+
     pub(super) fn set_label(&mut self, id: u8, policy: StreamPolicy) {
         let now = self.clock.now();
         self.mux.handle(now, Input::Relabel { id, stream_policy: policy });
@@ -241,6 +249,7 @@ impl Session {
     pub(super) fn restart(&mut self, config: Config) {
         self.close();
         let labels = self.mux.labels();
+        self.earlier = self.counters_of_streams();
         self.mux = Mux::new(config);
         self.next_stream = 0;
         for (id, policy) in labels {

@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use super::carrier::Chunk;
+use super::descriptors::{ClientDescriptors, Descriptor};
 use super::gateway::to_destination;
 use super::session::SessionHandle;
 use super::timer;
@@ -25,7 +26,10 @@ const MAX_DATAGRAM: usize = 65_536;
 /// The sockets of a session's datagram flows.
 pub(super) struct FlowSockets {
     handle: SessionHandle,
+    descriptors: ClientDescriptors,
     clock: Clock,
+    /// Shared, because each datagram is copied out of it at once.
+    buffer: Rc<RefCell<Vec<u8>>>,
     open: Rc<RefCell<IdleTable<FlowId, FlowSocket>>>,
     /// Notified when a flow was added.
     opened: Rc<Notify>,
@@ -35,6 +39,7 @@ struct FlowSocket {
     /// IPv4, IPv6.
     sockets: [Option<Rc<UdpSocket>>; 2],
     tasks: Vec<AbortHandle>,
+    descriptors: Vec<Descriptor>,
     label: u8,
 }
 
@@ -45,7 +50,7 @@ impl Drop for FlowSocket {
 }
 
 impl FlowSockets {
-    pub(super) fn new(handle: SessionHandle) -> Self {
+    pub(super) fn new(handle: SessionHandle, descriptors: ClientDescriptors) -> Self {
         let clock = handle.with(|session| session.clock());
         let table = IdleTable::new(clock.now(), FLOW_IDLE_TIMEOUT);
         let open: Rc<RefCell<_>> = Rc::new(RefCell::new(table));
@@ -65,7 +70,8 @@ impl FlowSockets {
                 }
             }
         });
-        Self { handle, clock, open, opened }
+        let buffer = Rc::new(RefCell::new(vec![0; MAX_DATAGRAM]));
+        Self { handle, descriptors, clock, buffer, open, opened }
     }
 
     pub(super) async fn send(&self, flow: FlowId, label: u8, to: SocketAddr, data: &[u8]) {
@@ -87,7 +93,12 @@ impl FlowSockets {
                     }
                 }
                 None => {
-                    let new = FlowSocket { sockets: [None, None], tasks: Vec::new(), label };
+                    let new = FlowSocket {
+                        sockets: [None, None],
+                        tasks: Vec::new(),
+                        descriptors: Vec::new(),
+                        label,
+                    };
                     open.insert(now, flow, new);
                     self.opened.notify_one();
                 }
@@ -97,26 +108,32 @@ impl FlowSockets {
             true => (std::net::Ipv6Addr::UNSPECIFIED, 0).into(),
             false => (std::net::Ipv4Addr::UNSPECIFIED, 0).into(),
         };
+        let descriptor = self.descriptors.take()?;
         let socket = Rc::new(UdpSocket::bind(any).await.ok()?);
         let (handle, open, clock) = (self.handle.clone(), Rc::downgrade(&self.open), self.clock);
-        let reader = Rc::clone(&socket);
+        let (reader, buffer) = (Rc::clone(&socket), Rc::clone(&self.buffer));
         let task = tokio::task::spawn_local(async move {
-            let mut buffer = vec![0; MAX_DATAGRAM];
             loop {
-                let Ok((length, from)) = reader.recv_from(&mut buffer).await else { continue };
+                if reader.readable().await.is_err() {
+                    return;
+                }
+                // Not borrowed while the task waits.
+                let received = reader.try_recv_from(&mut buffer.borrow_mut());
+                let Ok((length, from)) = received else { continue };
                 let Some(open) = open.upgrade() else { return };
                 let label = open.borrow_mut().use_at(clock.now(), flow).map(|known| known.label);
                 let Some(label) = label else { return };
                 if !handle.with(|session| session.admit_datagram(Direction::Down, length)) {
                     continue;
                 }
-                let data = Chunk(Bytes::copy_from_slice(&buffer[..length]));
+                let data = Chunk(Bytes::copy_from_slice(&buffer.borrow()[..length]));
                 handle.handle(Input::Datagram { flow, label, peer: to_destination(from), data });
             }
         });
         let mut open = self.open.borrow_mut();
         let known = open.use_at(self.clock.now(), flow)?;
         known.tasks.push(task.abort_handle());
+        known.descriptors.push(descriptor);
         known.sockets[family] = Some(Rc::clone(&socket));
         Some(socket)
     }

@@ -24,12 +24,9 @@ use manyways_model::select::{
 use manyways_proto::policy::Policy;
 use manyways_record::event::Record;
 use manyways_sys::egress;
-use manyways_sys::interface::watch::Watch;
 use manyways_sys::interface::{self, Interface, Kind};
 use manyways_sys::power;
 use manyways_unit::{Size, Span, Time};
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{spawn_blocking, spawn_local};
 use tokio::time::{Instant, sleep_until};
@@ -49,6 +46,7 @@ use super::protocol::{
 use super::source::{Bus, SourceId, Sources};
 use super::state::{Clocks, HistoryFile, MarksFile, OverridesFile, Preference};
 use crate::control::{ControlServer, ControlSocketError, Reply};
+use crate::host_watch::HostWatch;
 use crate::probe::{self, Measurement, Network, Portal};
 
 /// Interval of everything that rarely changes, such as the list of interfaces.
@@ -260,15 +258,7 @@ impl Daemon {
         stop: impl Future<Output = ()>,
         listener: &mut Listener<'_>,
     ) -> Result<(), SteerError> {
-        // The replacement of this function is unsafe. The watch owns its descriptor.
-        #[expect(
-            deprecated,
-            reason = "the function that replaces it is unsafe, and this crate has none"
-        )]
-        let watch = Watch::open()
-            .and_then(|watch| AsyncFd::with_interest(watch, Interest::READABLE))
-            .map_err(SteerError::Watch);
-        let mut watch = watch?;
+        let mut watch = HostWatch::open().map_err(SteerError::Watch)?;
         let mut stop = std::pin::pin!(stop);
         let (mut tick, mut settled) = (Instant::now(), None::<Instant>);
         loop {
@@ -277,18 +267,14 @@ impl Daemon {
             let due = settled.map_or(tick, |settled| settled.min(tick));
             tokio::select! {
                 () = &mut stop => return Ok(()),
-                ready = watch.readable_mut() => {
-                    let mut ready = ready.map_err(SteerError::Watch)?;
-                    ready.clear_ready();
-                    loop {
-                        let changes = ready.get_inner_mut().read_changes().map_err(SteerError::Watch)?;
-                        if changes.is_empty() {
-                            break;
-                        }
-                        let down = changes.links.iter().filter(|link| !link.is_operational());
-                        for link in down {
+                changes = watch.changes() => {
+                    let changes = changes.map_err(SteerError::Watch)?;
+                    for link in changes.iter().flat_map(|one| &one.links) {
+                        if !link.is_operational() {
                             self.on_link_down(&link.name);
                         }
+                    }
+                    if !changes.is_empty() {
                         settled.get_or_insert(Instant::now() + SETTLE);
                     }
                 }

@@ -15,7 +15,9 @@
 //! ```
 //!
 //! - A path is dialled again after a backoff that doubles ([`Config::first_backoff`]). A change of
-//!   the path ends the backoff.
+//!   the path ends the backoff, and so does an application that has data to send while no path
+//!   works. Where the gateway refuses connections, the backoff is short: a refusal costs a packet,
+//!   and the network is up.
 //! - TCP is tried first. QUIC may get through a middlebox that drops TCP: it is tried if TCP has a
 //!   timeout, or fails more often than [`Config::tcp_failures_before_quic`] since its last success.
 //! - A carrier that is suspect for [`Config::suspect_grace`] is replaced, because a NAT may have
@@ -76,6 +78,9 @@ pub struct Config {
     /// Backoff after the first failure; doubles with each further one.
     pub first_backoff: Span,
     pub max_backoff: Span,
+    /// The same from attempt to attempt while connections are refused, and while an application has
+    /// data to send and no path works.
+    pub refused_backoff: Span,
     /// Delay before a path is dialled again after the gateway did not know the session.
     pub renewal_pause: Span,
     /// Timeout of an attempt, including both transports and the handshake.
@@ -84,6 +89,8 @@ pub struct Config {
     pub tcp_timeout: Span,
     /// Timeout of the QUIC connection after TCP has failed.
     pub quic_timeout: Span,
+    /// The same after TCP was refused, so that the round trip is no longer than that.
+    pub quic_timeout_after_refusal: Span,
     /// Timeout of the QUIC connection to one of the gateway's addresses.
     pub quic_address_timeout: Span,
     /// Failures of TCP, other than timeouts, that are tolerated after a success before QUIC is
@@ -105,10 +112,12 @@ impl Default for Config {
             has_name: false,
             first_backoff: Span::from_millis(200),
             max_backoff: Span::from_secs(30),
+            refused_backoff: Span::from_secs(2),
             renewal_pause: Span::from_millis(50),
             attempt_timeout: Span::from_secs(10),
             tcp_timeout: Span::from_secs(3),
             quic_timeout: Span::from_secs(6),
+            quic_timeout_after_refusal: Span::from_secs(2),
             quic_address_timeout: Span::from_secs(3),
             tcp_failures_before_quic: 4,
             suspect_grace: Span::from_millis(800),
@@ -123,6 +132,8 @@ impl Default for Config {
 pub enum FailureKind {
     /// The next attempt may succeed.
     Transient,
+    /// Nothing listens at the gateway's address, or a middlebox answers in its place.
+    Refused,
     /// No response from the peer: the path may drop packets of this transport.
     Timeout,
     /// Fails over any transport until the configuration of client or gateway changes.
@@ -134,6 +145,15 @@ pub enum FailureKind {
 /// Reason of a failed attempt; defined by the shell.
 pub trait Reason: PartialEq {
     fn kind(&self) -> FailureKind;
+}
+
+impl<F: Reason> Failure<F> {
+    fn kind(&self) -> FailureKind {
+        match self {
+            Self::TimedOut(_) => FailureKind::Timeout,
+            Self::Failed(reason) => reason.kind(),
+        }
+    }
 }
 
 /// Reason for which a path has no carrier.
@@ -270,8 +290,8 @@ enum Activity<F> {
     NoLink,
     /// Dialled at the next poll.
     Due,
-    /// Dialled after the backoff.
-    Backoff(Time),
+    /// Dialled at the second time. The attempt before began at the first one.
+    Backoff(Time, Time),
     /// Dialled after a constant delay.
     RenewalPause(Time),
     /// Replaces the carrier at this time if it is still suspect.
@@ -281,6 +301,7 @@ enum Activity<F> {
 
 #[derive(Debug)]
 struct Attempt<F> {
+    began: Time,
     deadline: Time,
     stage: Stage<F>,
     /// Whether the path changed during the attempt. A failed attempt is then repeated at once.
@@ -340,7 +361,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
             Input::Recovered(carrier) => {
                 if let Some((_, path)) = self.path_of(carrier) {
                     path.is_suspect = false;
-                    if matches!(path.activity, Activity::Backoff(_)) {
+                    if matches!(path.activity, Activity::Backoff(..)) {
                         path.activity = Activity::Settled;
                     }
                 }
@@ -372,7 +393,9 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         let paths = self.paths.iter().filter_map(|path| match &path.activity {
             Activity::Settled | Activity::NoLink => None,
             Activity::Due => Some(Time::ZERO),
-            Activity::Backoff(at) | Activity::RenewalPause(at) | Activity::Suspect(at) => Some(*at),
+            Activity::Backoff(_, at) | Activity::RenewalPause(at) | Activity::Suspect(at) => {
+                Some(*at)
+            }
             Activity::Attempt(attempt) => Some(match &attempt.stage {
                 Stage::Connecting(_, Some(at)) | Stage::FallenBack(at, _) => {
                     attempt.deadline.min(*at)
@@ -415,8 +438,8 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
     }
 
     /// Returns whether [`Input::Demand`] has an effect; cheap enough for each datagram.
-    pub fn is_asleep(&self) -> bool {
-        self.paths.iter().any(|path| path.asleep_since.is_some())
+    pub fn heeds_demand(&self) -> bool {
+        self.paths.iter().any(|path| path.asleep_since.is_some()) || !self.is_connected()
     }
 
     fn path(&mut self, id: PathId) -> Option<&mut Path<F>> {
@@ -438,7 +461,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         let Some(path) = self.path(id) else { return };
         match &mut path.activity {
             Activity::Attempt(attempt) => attempt.is_outdated = true,
-            Activity::Backoff(_) | Activity::RenewalPause(_) => {
+            Activity::Backoff(..) | Activity::RenewalPause(_) => {
                 path.backoff = first_backoff;
                 path.activity = Activity::Due;
             }
@@ -500,10 +523,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         let pause = now + self.config.renewal_pause;
         let Some(path) = self.path(id) else { return };
         let Activity::Attempt(attempt) = &mut path.activity else { return };
-        let kind = match &reason {
-            Failure::TimedOut(_) => FailureKind::Timeout,
-            Failure::Failed(error) => error.kind(),
-        };
+        let kind = reason.kind();
         let stage = std::mem::replace(&mut attempt.stage, Stage::Handshake);
         let reason = match stage {
             Stage::Connecting(CarrierTransport::Tcp, Some(_)) if kind != FailureKind::Permanent => {
@@ -529,7 +549,11 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
     }
 
     fn fall_back(&mut self, now: Time, id: PathId, reason: Failure<F>) {
-        let until = now + self.config.quic_timeout;
+        let until = now
+            + match reason.kind() {
+                FailureKind::Refused => self.config.quic_timeout_after_refusal,
+                _ => self.config.quic_timeout,
+            };
         let Some(path) = self.path(id) else { return };
         if let Activity::Attempt(attempt) = &mut path.activity {
             attempt.stage = Stage::FallenBack(until, reason);
@@ -539,9 +563,13 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
 
     /// Ends the attempt of a path without a carrier.
     fn give_up(&mut self, now: Time, id: PathId, reason: Failure<F>) {
-        let first_backoff = self.config.first_backoff;
+        let (first_backoff, refused_backoff) =
+            (self.config.first_backoff, self.config.refused_backoff);
         let Some(path) = self.path(id) else { return };
-        let is_outdated = matches!(&path.activity, Activity::Attempt(one) if one.is_outdated);
+        let (began, is_outdated) = match &path.activity {
+            Activity::Attempt(attempt) => (attempt.began, attempt.is_outdated),
+            _ => (now, false),
+        };
         let needs_none = match path.carrier {
             Some(_) => !path.is_suspect,
             None => path.asleep_since.is_some(),
@@ -551,8 +579,10 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         } else if is_outdated {
             path.backoff = first_backoff;
             Activity::Due
+        } else if reason.kind() == FailureKind::Refused {
+            Activity::Backoff(began, now.max(began + path.backoff.min(refused_backoff)))
         } else {
-            Activity::Backoff(now + path.backoff)
+            Activity::Backoff(began, now + path.backoff)
         };
         let is_news = path.reported_failure.as_ref() != Some(&reason);
         if is_news {
@@ -630,6 +660,15 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
                 path.activity = Activity::Due;
             }
         }
+        if self.is_connected() {
+            return;
+        }
+        let refused_backoff = self.config.refused_backoff;
+        for path in &mut self.paths {
+            if let Activity::Backoff(began, at) = &mut path.activity {
+                *at = (*at).min(now.max(*began + refused_backoff));
+            }
+        }
     }
 
     fn on_resolved(&mut self, now: Time, found: Vec<SocketAddr>) {
@@ -654,7 +693,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         match &mut path.activity {
             Activity::Settled | Activity::NoLink => {}
             Activity::Due => self.dial(now, id),
-            Activity::Backoff(at) if *at <= now => {
+            Activity::Backoff(_, at) if *at <= now => {
                 path.backoff = (path.backoff * 2).min(config.max_backoff);
                 self.dial(now, id);
             }
@@ -678,7 +717,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
                     self.on_failed(now, id, Failure::TimedOut(config.attempt_timeout));
                 }
             }
-            Activity::Backoff(_) | Activity::RenewalPause(_) | Activity::Suspect(_) => {}
+            Activity::Backoff(..) | Activity::RenewalPause(_) | Activity::Suspect(_) => {}
         }
     }
 
@@ -690,6 +729,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         };
         let Some(path) = self.path(id) else { return };
         path.activity = Activity::Attempt(Attempt {
+            began: now,
             deadline: now + config.attempt_timeout,
             stage: Stage::Connecting(transport, until),
             is_outdated: false,

@@ -3,13 +3,15 @@
 //! the connections of unauthenticated peers.
 
 mod handshakes;
+mod refusals;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 
 use manyways_unit::{Rate, Span, Time};
 
-pub use handshakes::{Abandonment, HandshakeConfig, HandshakeId, PendingHandshakes};
+pub use handshakes::{Abandonment, HandshakeConfig, HandshakeId, PendingHandshakes, Standing};
+pub use refusals::{RefusalCause, Refusals};
 
 /// Limits of a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

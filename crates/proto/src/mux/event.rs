@@ -1,5 +1,7 @@
 //! Inputs and outputs of a session.
 
+use std::ops::Add;
+
 use super::{CarrierId, Destination, FlowId, Message, ResetCode, StreamId, TransportInfo};
 use crate::sched::{PathId, StreamPolicy};
 
@@ -152,4 +154,19 @@ pub struct Counters {
     pub dropped: u64,
     /// Bytes of messages without application data.
     pub headers: u64,
+}
+
+impl Add for Counters {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self {
+            sent: self.sent + other.sent,
+            reinjected: self.reinjected + other.reinjected,
+            spurious: self.spurious + other.spurious,
+            received: self.received + other.received,
+            duplicate: self.duplicate + other.duplicate,
+            dropped: self.dropped + other.dropped,
+            headers: self.headers + other.headers,
+        }
+    }
 }

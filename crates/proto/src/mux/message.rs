@@ -704,7 +704,7 @@ impl fmt::Display for ResetCode {
             Self::Timeout => "no answer in time",
             Self::NameNotFound => "name not resolved",
             Self::Forbidden => "destination not permitted",
-            Self::Limit => "limit reached",
+            Self::Limit => "too many connections of this client",
             Self::SessionEnded => "session ended",
         })
     }

@@ -23,6 +23,8 @@ pub const MAX_TEXT: usize = 1 << 18;
 pub const MAX_RULES: usize = 1_000;
 /// Maximum number of patterns in one list.
 pub const MAX_PATTERNS: usize = 1_000;
+/// Maximum number of errors that are listed.
+pub const MAX_ERRORS: usize = 20;
 /// Maximum number of networks in a policy.
 const MAX_NETWORKS: usize = 64;
 /// Maximum length of a rule name in characters.
@@ -52,29 +54,61 @@ pub struct PolicyError {
 
 impl Policy {
     /// Parses a policy file.
+    ///
+    /// # Errors
+    /// Returns the first error; [`Policy::parse_all`] returns more.
     pub fn parse(text: &str) -> Result<Self, PolicyError> {
+        Self::parse_all(text).map_err(|mut errors| errors.swap_remove(0))
+    }
+
+    /// Parses a policy file.
+    ///
+    /// # Errors
+    /// Returns the errors in the order of their positions, at least one and at most
+    /// [`MAX_ERRORS`]: one of each path, of the default, and of each part of a rule. A file that is
+    /// no TOML has one error.
+    pub fn parse_all(text: &str) -> Result<Self, Vec<PolicyError>> {
+        let mut errors = Vec::new();
         let read = if text.len() > MAX_TEXT {
             Err(TomlError::new(0, format!("a policy has at most {MAX_TEXT} bytes")))
         } else {
-            parse_document(text, "the policy", |root| policy(root, text))
+            parse_document(text, "the policy", |root| policy(root, text, &mut errors))
         };
-        read.map_err(|error| {
+        match read {
+            Ok(policy) if errors.is_empty() => return Ok(policy),
+            Ok(_) => {}
+            Err(error) => errors.push(error),
+        }
+        errors.sort_by_key(|error| error.offset);
+        errors.truncate(MAX_ERRORS);
+        let located = errors.into_iter().map(|error| {
             let (line, column) = line_and_column(text, error.offset);
             PolicyError { line, column, message: error.message, hint: error.hint }
-        })
+        });
+        Err(located.collect())
     }
 }
 
-fn policy(root: Table<'_>, text: &str) -> Result<Policy, TomlError> {
-    let root = root.check_keys(&["default", "paths", "rule"])?;
+/// The value, or `None` after its error was noted.
+fn noted<T>(read: Result<T, TomlError>, errors: &mut Vec<TomlError>) -> Option<T> {
+    read.map_err(|error| errors.push(error)).ok()
+}
+
+fn policy(root: Table<'_>, text: &str, errors: &mut Vec<TomlError>) -> Result<Policy, TomlError> {
+    errors.extend(root.unknown_key(&["default", "paths", "rule"]));
     let networks = match root.entry("paths") {
         None => Vec::new(),
-        Some(entry) => networks(&entry, text)?,
+        Some(entry) => networks(&entry, text, errors)?,
     };
     let default = match root.entry("default") {
-        None => Action::default(),
-        Some(entry) => action(&entry.table("the default")?, &Action::default())?,
+        None => Some(Action::default()),
+        Some(entry) => noted(
+            entry.table("the default").and_then(|table| action(&table, &Action::default())),
+            errors,
+        ),
     };
+    // A rule may depend on the default, whose error is known then.
+    let default = default.unwrap_or_default();
     let tables = match root.entry("rule") {
         None => Vec::new(),
         Some(entry) => entry.tables("a rule")?,
@@ -88,57 +122,60 @@ fn policy(root: Table<'_>, text: &str) -> Result<Policy, TomlError> {
     let mut names = HashSet::new();
     let mut rules = Vec::with_capacity(tables.len());
     for table in tables {
-        let name = table.required("name")?;
-        let rule = rule(table, &default, text)?;
-        if !names.insert(rule.name.clone()) {
+        let name = noted(table.required("name"), errors);
+        let Some(rule) = rule(table, &default, text, errors) else { continue };
+        if let Some(name) = name
+            && !names.insert(rule.name.clone())
+        {
             let message = format!("there are two rules `{}`", quoted(&rule.name));
-            return Err(TomlError::new(name.offset(), message)
-                .with_hint("give each its own name: it is how a decision is explained"));
+            errors.push(
+                TomlError::new(name.offset(), message)
+                    .with_hint("give each its own name: it is how a decision is explained"),
+            );
         }
         rules.push(rule);
     }
     Ok(Policy { rules, default, networks })
 }
 
-fn networks(entry: &Entry<'_>, text: &str) -> Result<Vec<Network>, TomlError> {
+fn networks(
+    entry: &Entry<'_>,
+    text: &str,
+    errors: &mut Vec<TomlError>,
+) -> Result<Vec<Network>, TomlError> {
     let all = entry.table("the paths")?;
     if let Some(entry) = all.entries.get(MAX_NETWORKS) {
         let message = format!("a policy names at most {MAX_NETWORKS} paths");
         return Err(TomlError::new(entry.key_offset, message));
     }
-    all.entries
-        .iter()
-        .map(|entry| {
-            if !Glob::exact(entry.key).is_ok_and(|name| name.is_plain()) {
-                let message = format!("`{}` cannot name a path", quoted(entry.key));
-                return Err(TomlError::new(entry.key_offset, message)
-                    .with_hint("write the name of a path, or a kind like wifi or cellular"));
-            }
-            let table = entry.table("a path")?.check_keys(&["metered", "monthly", "from-day"])?;
-            let from_day = table.entry("from-day");
-            let monthly = table.entry("monthly");
-            let plan = match (monthly, from_day) {
-                (None, None) => None,
-                (None, Some(day)) => {
-                    return Err(TomlError::new(
-                        day.key_offset,
-                        "`from-day` belongs to a data plan",
-                    )
-                    .with_hint("add one, like monthly = \"10GB\""));
-                }
-                (Some(monthly), day) => Some(DataPlan {
-                    monthly: monthly.parse::<Size>()?,
-                    reset_day: day.map_or(Ok(1), |day| month_day(&day))?,
-                }),
-            };
-            Ok(Network {
-                name: entry.key.to_owned(),
-                line: line_and_column(text, entry.key_offset).0,
-                metered: table.entry("metered").map(|entry| entry.boolean()).transpose()?,
-                data_plan: plan,
-            })
-        })
-        .collect()
+    let networks = all.entries.iter().filter_map(|entry| noted(network(entry, text), errors));
+    Ok(networks.collect())
+}
+
+fn network(entry: &Entry<'_>, text: &str) -> Result<Network, TomlError> {
+    if !Glob::exact(entry.key).is_ok_and(|name| name.is_plain()) {
+        let message = format!("`{}` cannot name a path", quoted(entry.key));
+        return Err(TomlError::new(entry.key_offset, message)
+            .with_hint("write the name of a path, or a kind like wifi or cellular"));
+    }
+    let table = entry.table("a path")?.check_keys(&["metered", "monthly", "from-day"])?;
+    let plan = match (table.entry("monthly"), table.entry("from-day")) {
+        (None, None) => None,
+        (None, Some(day)) => {
+            return Err(TomlError::new(day.key_offset, "`from-day` belongs to a data plan")
+                .with_hint("add one, like monthly = \"10GB\""));
+        }
+        (Some(monthly), day) => Some(DataPlan {
+            monthly: monthly.parse::<Size>()?,
+            reset_day: day.map_or(Ok(1), |day| month_day(&day))?,
+        }),
+    };
+    Ok(Network {
+        name: entry.key.to_owned(),
+        line: line_and_column(text, entry.key_offset).0,
+        metered: table.entry("metered").map(|entry| entry.boolean()).transpose()?,
+        data_plan: plan,
+    })
 }
 
 fn month_day(entry: &Entry<'_>) -> Result<u8, TomlError> {
@@ -146,37 +183,56 @@ fn month_day(entry: &Entry<'_>) -> Result<u8, TomlError> {
     day.ok_or_else(|| entry.error("a day from 1 to 28 was expected, which every month has"))
 }
 
-fn rule(table: Table<'_>, default: &Action, text: &str) -> Result<Rule, TomlError> {
-    let table = table.check_keys(&["name", "match", "not", "when", "use"])?;
-    let name = table.required("name")?;
-    let words = name.one_line()?;
-    if words.trim().is_empty() || words.chars().count() > MAX_NAME {
-        return Err(name.error(format!("a name of up to {MAX_NAME} characters was expected")));
-    }
+/// Parses a rule; `None` after an error in one of its parts, each of which is noted.
+fn rule(
+    table: Table<'_>,
+    default: &Action,
+    text: &str,
+    errors: &mut Vec<TomlError>,
+) -> Option<Rule> {
+    errors.extend(table.unknown_key(&["name", "match", "not", "when", "use"]));
+    // A missing name is noted already.
+    let name = table.entry("name").and_then(|name| noted(rule_name(&name, text), errors));
     let act = table.required("use").map_err(|error| {
         error.with_hint("add an action, like use = { paths = \"wifi\" } or use = {}")
-    })?;
-    let action = action(&act.table("`use`")?, default)?;
+    });
+    let action = noted(act.and_then(|act| action(&act.table("`use`")?, default)), errors);
     let selected = |key: &str, what| match table.entry(key) {
         None => Ok(Vec::new()),
         Some(entry) => list(&entry)?.iter().map(|one| selector(one.table(what)?)).collect(),
     };
-    let mut only: Vec<Selector> = selected("match", "`match`")?;
-    if only.is_empty() {
-        only.push(Selector::default());
-    }
-    let when = match table.entry("when") {
-        None => Vec::new(),
-        Some(entry) => conditions(&entry.table("`when`")?, &action)?,
+    let included: Option<Vec<Selector>> = noted(selected("match", "`match`"), errors);
+    let excluded = noted(selected("not", "`not`"), errors);
+    let conditions = match (table.entry("when"), &action) {
+        (None, _) => Some(Vec::new()),
+        (Some(entry), Some(action)) => {
+            noted(entry.table("`when`").and_then(|table| conditions(&table, action)), errors)
+        }
+        // Its meaning depends on the action.
+        (Some(_), None) => None,
     };
-    Ok(Rule {
-        name: words.to_owned(),
-        line: line_and_column(text, name.key_offset).0,
-        included: only,
-        excluded: selected("not", "`not`")?,
-        conditions: when,
-        action,
+    let (name, line) = name?;
+    let mut included = included?;
+    if included.is_empty() {
+        included.push(Selector::default());
+    }
+    Some(Rule {
+        name,
+        line,
+        included,
+        excluded: excluded?,
+        conditions: conditions?,
+        action: action?,
     })
+}
+
+/// The name of a rule and its line.
+fn rule_name(name: &Entry<'_>, text: &str) -> Result<(String, usize), TomlError> {
+    let words = name.one_line()?;
+    if words.trim().is_empty() || words.chars().count() > MAX_NAME {
+        return Err(name.error(format!("a name of up to {MAX_NAME} characters was expected")));
+    }
+    Ok((words.to_owned(), line_and_column(text, name.key_offset).0))
 }
 
 fn selector(table: Table<'_>) -> Result<Selector, TomlError> {

@@ -17,6 +17,7 @@ use tokio::task::AbortHandle;
 
 use super::{Session, SessionEvent, SessionHandle};
 use crate::bond::carrier::Chunk;
+use crate::bond::descriptors::Descriptor;
 use crate::bond::rate_limit::SharedRateLimit;
 
 /// Maximum bytes of one read.
@@ -40,6 +41,8 @@ pub(super) struct StreamSocket {
     pub(super) rate_limited: [bool; 2],
     pub(super) wake: Rc<Notify>,
     pub(super) task: Option<AbortHandle>,
+    /// Of the socket, at a gateway.
+    descriptor: Option<Descriptor>,
 }
 
 impl StreamSocket {
@@ -53,6 +56,7 @@ impl StreamSocket {
             rate_limited: [false; 2],
             wake: Rc::new(Notify::new()),
             task: None,
+            descriptor: None,
         }
     }
 }
@@ -81,17 +85,23 @@ impl SessionHandle {
             }
             (stream, number)
         });
-        self.attach_socket(stream, socket);
+        self.attach_socket(stream, socket, None);
         (stream, number)
     }
 
     /// Attaches the connection of a stream.
-    pub(in crate::bond) fn attach_socket(&self, id: StreamId, socket: TcpStream) {
+    pub(in crate::bond) fn attach_socket(
+        &self,
+        id: StreamId,
+        socket: TcpStream,
+        descriptor: Option<Descriptor>,
+    ) {
         let _ = socket.set_nodelay(true);
         let socket = Rc::new(socket);
         let wake = self.with(|session| {
             let application = session.applications.get_mut(&id)?;
             application.socket = Some(Rc::clone(&socket));
+            application.descriptor = descriptor;
             Some(Rc::clone(&application.wake))
         });
         // The stream was reset meanwhile.

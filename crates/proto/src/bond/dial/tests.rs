@@ -7,6 +7,7 @@ use super::*;
 /// Reason of a failed attempt in these tests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 enum FailureCause {
+    Broken,
     Refused,
     NoAnswer,
     WrongKey,
@@ -16,7 +17,8 @@ enum FailureCause {
 impl Reason for FailureCause {
     fn kind(&self) -> FailureKind {
         match self {
-            Self::Refused => FailureKind::Transient,
+            Self::Broken => FailureKind::Transient,
+            Self::Refused => FailureKind::Refused,
             Self::NoAnswer => FailureKind::Timeout,
             Self::WrongKey => FailureKind::Permanent,
             Self::UnknownSession => FailureKind::UnknownSession,
@@ -129,7 +131,7 @@ impl Simulation {
 fn pauses_double_up_to_the_longest_and_news_ends_them() {
     let mut simulation = Simulation::only(TCP, 1);
     for _ in 0..10 {
-        simulation.fail(WIFI, FailureCause::Refused);
+        simulation.fail(WIFI, FailureCause::Broken);
         let next = simulation.dialer.next_wakeup().unwrap();
         simulation.until(next.as_nanos() / 1_000_000);
     }
@@ -140,11 +142,11 @@ fn pauses_double_up_to_the_longest_and_news_ends_them() {
         simulation
             .take()
             .iter()
-            .filter(|said| **said == failed(WIFI, FailureCause::Refused))
+            .filter(|said| **said == failed(WIFI, FailureCause::Broken))
             .count(),
         1
     );
-    simulation.fail(WIFI, FailureCause::Refused).input(Input::PathChanged(WIFI));
+    simulation.fail(WIFI, FailureCause::Broken).input(Input::PathChanged(WIFI));
     assert_eq!(simulation.take(), [dial(WIFI, TCP)]);
     let before = simulation.now.as_nanos() / 1_000_000;
     simulation.fail(WIFI, FailureCause::NoAnswer).until(before + 200);
@@ -152,17 +154,70 @@ fn pauses_double_up_to_the_longest_and_news_ends_them() {
 }
 
 #[test]
+fn a_gateway_that_refuses_connections_is_tried_every_two_seconds() {
+    let mut simulation = Simulation::only(TCP, 1);
+    for _ in 0..8 {
+        simulation.fail(WIFI, FailureCause::Refused);
+        let next = simulation.dialer.next_wakeup().unwrap();
+        simulation.until(next.as_nanos() / 1_000_000);
+    }
+    let times: Vec<u64> = simulation.dials(WIFI).into_iter().map(|(time, _)| time).collect();
+    let pauses: Vec<u64> = times.windows(2).map(|two| two[1] - two[0]).collect();
+    assert_eq!(pauses, [200, 400, 800, 1_600, 2_000, 2_000, 2_000, 2_000]);
+}
+
+#[test]
+fn quic_after_a_refusal_takes_no_longer_than_the_pause() {
+    let mut simulation = Simulation::new(Config::default(), 1);
+    for second in [0, 2, 4] {
+        simulation.until(1_000 * second).fail(WIFI, FailureCause::Refused);
+    }
+    simulation.until(6_500);
+    let dials = simulation.dials(WIFI);
+    let expected = [0, 2_000, 4_000].map(|time| [(time, TCP), (time, QUIC)]).concat();
+    assert_eq!(dials, [&expected[..], &[(6_000, TCP)]].concat());
+}
+
+#[test]
+fn data_to_send_ends_a_long_pause_if_no_path_works() {
+    let mut simulation = Simulation::only(TCP, 2);
+    let pause = |simulation: &mut Simulation| {
+        for _ in 0..8 {
+            simulation.fail(WIFI, FailureCause::Broken).fail(LTE, FailureCause::Broken);
+            let next = simulation.dialer.next_wakeup().unwrap();
+            simulation.until(next.as_nanos() / 1_000_000);
+        }
+        simulation.fail(WIFI, FailureCause::Broken);
+        simulation.take();
+    };
+    pause(&mut simulation);
+    let now = simulation.now.as_nanos() / 1_000_000;
+    simulation.fail(LTE, FailureCause::Broken);
+    let demand = || Input::Demand { in_use: true };
+    assert!(simulation.dialer.heeds_demand());
+    simulation.input(demand()).until(now + 1_999);
+    assert_eq!(simulation.dials(WIFI), [], "not at once: it has just been tried");
+    simulation.until(now + 2_000);
+    assert_eq!(simulation.dials(WIFI), [(now + 2_000, TCP)]);
+    simulation.fail(WIFI, FailureCause::Broken);
+    simulation.connect(LTE, 1).take();
+    assert!(!simulation.dialer.heeds_demand());
+    simulation.input(demand()).until(now + 20_000);
+    assert_eq!(simulation.dials(WIFI), [], "another path carries the data");
+}
+
+#[test]
 fn a_success_begins_the_pauses_and_the_messages_again() {
     let mut simulation = Simulation::only(TCP, 1);
     simulation
-        .fail(WIFI, FailureCause::Refused)
+        .fail(WIFI, FailureCause::Broken)
         .until(200)
-        .fail(WIFI, FailureCause::Refused)
+        .fail(WIFI, FailureCause::Broken)
         .until(600);
     simulation.connect(WIFI, 1).lose(1, false, false);
     simulation.take();
-    simulation.fail(WIFI, FailureCause::Refused).until(800);
-    assert_eq!(simulation.take(), [failed(WIFI, FailureCause::Refused), dial(WIFI, TCP)]);
+    simulation.fail(WIFI, FailureCause::Broken).until(800);
+    assert_eq!(simulation.take(), [failed(WIFI, FailureCause::Broken), dial(WIFI, TCP)]);
 }
 
 #[test]
@@ -181,11 +236,11 @@ fn quic_follows_where_tcp_has_no_answer() {
 #[test]
 fn what_tcp_failed_for_is_told_where_quic_has_no_answer_either() {
     let mut simulation = Simulation::new(Config::default(), 1);
-    simulation.fail(WIFI, FailureCause::Refused);
+    simulation.fail(WIFI, FailureCause::Broken);
     assert_eq!(simulation.take(), [dial(WIFI, TCP), dial(WIFI, QUIC)]);
     simulation.until(6_000);
-    assert_eq!(simulation.take(), [Output::Abandon(WIFI), failed(WIFI, FailureCause::Refused)]);
-    simulation.until(6_200).fail(WIFI, FailureCause::Refused).fail(WIFI, FailureCause::WrongKey);
+    assert_eq!(simulation.take(), [Output::Abandon(WIFI), failed(WIFI, FailureCause::Broken)]);
+    simulation.until(6_200).fail(WIFI, FailureCause::Broken).fail(WIFI, FailureCause::WrongKey);
     let all = [dial(WIFI, TCP), dial(WIFI, QUIC), failed(WIFI, FailureCause::WrongKey)];
     assert_eq!(simulation.take(), all, "unless QUIC tells what is wrong for good");
 }
@@ -196,7 +251,7 @@ fn where_tcp_got_through_it_may_be_refused_four_times_before_quic_is_tried() {
     simulation.connect(WIFI, 1).lose(1, false, false);
     simulation.take();
     for _ in 0..5 {
-        simulation.fail(WIFI, FailureCause::Refused);
+        simulation.fail(WIFI, FailureCause::Broken);
         let next = simulation.dialer.next_wakeup().unwrap();
         simulation.until(next.as_nanos() / 1_000_000);
     }
@@ -219,8 +274,8 @@ fn a_failure_for_good_and_one_behind_the_connection_do_not_lead_to_quic() {
     let mut simulation = Simulation::new(Config::default(), 1);
     simulation.fail(WIFI, FailureCause::WrongKey);
     assert_eq!(simulation.take(), [dial(WIFI, TCP), failed(WIFI, FailureCause::WrongKey)]);
-    simulation.until(200).input(Input::Secured(WIFI)).fail(WIFI, FailureCause::Refused);
-    assert_eq!(simulation.take(), [dial(WIFI, TCP), failed(WIFI, FailureCause::Refused)]);
+    simulation.until(200).input(Input::Secured(WIFI)).fail(WIFI, FailureCause::Broken);
+    assert_eq!(simulation.take(), [dial(WIFI, TCP), failed(WIFI, FailureCause::Broken)]);
 }
 
 #[test]
@@ -302,9 +357,9 @@ fn news_during_an_attempt_counts_when_it_fails() {
     simulation.take();
     simulation.input(Input::PathChanged(WIFI));
     assert_eq!(simulation.take(), []);
-    simulation.fail(WIFI, FailureCause::Refused);
-    assert_eq!(simulation.take(), [failed(WIFI, FailureCause::Refused), dial(WIFI, TCP)]);
-    simulation.fail(WIFI, FailureCause::Refused);
+    simulation.fail(WIFI, FailureCause::Broken);
+    assert_eq!(simulation.take(), [failed(WIFI, FailureCause::Broken), dial(WIFI, TCP)]);
+    simulation.fail(WIFI, FailureCause::Broken);
     assert_eq!(simulation.take(), [], "once");
 }
 
@@ -316,7 +371,7 @@ fn an_idle_path_sleeps_until_there_is_something_to_send() {
     simulation.lose(1, true, false).lose(2, true, false).until(20_000);
     assert_eq!(simulation.take(), []);
     assert_eq!(simulation.dialer.state(WIFI), PathState::Asleep);
-    assert!(simulation.dialer.is_connected() && simulation.dialer.is_asleep());
+    assert!(simulation.dialer.is_connected() && simulation.dialer.heeds_demand());
     simulation.input(Input::PathChanged(WIFI));
     assert_eq!(simulation.take(), [], "that is no reason to wake");
     simulation.input(Input::Demand { in_use: false });
@@ -391,13 +446,13 @@ fn the_name_is_looked_up_when_no_path_finds_the_gateway() {
     );
     simulation.connect(WIFI, 1);
     simulation.take();
-    simulation.fail(LTE, FailureCause::Refused);
-    assert_eq!(simulation.take(), [failed(LTE, FailureCause::Refused)], "another path finds it");
+    simulation.fail(LTE, FailureCause::Broken);
+    assert_eq!(simulation.take(), [failed(LTE, FailureCause::Broken)], "another path finds it");
     simulation.lose(1, false, false).take();
-    simulation.fail(WIFI, FailureCause::Refused);
-    assert_eq!(simulation.take(), [failed(WIFI, FailureCause::Refused), Output::LookUp]);
+    simulation.fail(WIFI, FailureCause::Broken);
+    assert_eq!(simulation.take(), [failed(WIFI, FailureCause::Broken), Output::LookUp]);
     simulation.input(Input::Resolved(vec![address(1)])).input(Input::PathChanged(WIFI));
-    simulation.fail(WIFI, FailureCause::Refused).until(4_999);
+    simulation.fail(WIFI, FailureCause::Broken).until(4_999);
     assert_eq!(simulation.take(), [dial(WIFI, TCP)]);
     simulation.until(5_000);
     assert_eq!(simulation.take(), [Output::LookUp], "five seconds later");
@@ -406,7 +461,7 @@ fn the_name_is_looked_up_when_no_path_finds_the_gateway() {
     simulation
         .until(6_000)
         .input(Input::PathChanged(WIFI))
-        .fail(WIFI, FailureCause::Refused)
+        .fail(WIFI, FailureCause::Broken)
         .until(10_000);
     simulation.take();
     let others = vec![address(2), address(1)];
@@ -443,7 +498,7 @@ enum RandomEvent {
 fn random_event() -> impl Strategy<Value = RandomEvent> {
     let path = || 0_usize..3;
     let why = prop_oneof![
-        Just(FailureCause::Refused),
+        Just(FailureCause::Broken),
         Just(FailureCause::NoAnswer),
         Just(FailureCause::WrongKey),
         Just(FailureCause::UnknownSession)

@@ -102,6 +102,45 @@ fn refused(text: &str, line: usize, message: &str, hint: &str) {
 }
 
 #[test]
+fn all_errors_of_a_file_are_listed_in_their_order() {
+    let text = "\
+[paths.lte]
+from-day = 3
+[default]
+scheduler = 'minrt'
+[[rule]]
+name = 'a'
+match = { proces = 'x' }
+use = { path = 'wifi' }
+when = { batery = '<20%' }
+[[rule]]
+use = {}
+[[rule]]
+name = 'b'
+ues = {}
+";
+    let errors = Policy::parse_all(text).unwrap_err();
+    let got: Vec<(usize, &str)> =
+        errors.iter().map(|error| (error.line, error.message.as_str())).collect();
+    let schedulers = "scheduler: there are the schedulers minrtt, round-robin, redundant, single, \
+                      ecf and buffer-aware, and no other";
+    let expected = [
+        (2, "`from-day` belongs to a data plan"),
+        (4, schedulers),
+        (7, "`match` has no `proces`"),
+        (8, "`use` has no `path`"),
+        (10, "a rule needs `name`"),
+        (12, "a rule needs `use`"),
+        (14, "a rule has no `ues`"),
+    ];
+    assert_eq!(got, expected);
+    let many = "[[rule]]\n".repeat(50);
+    assert_eq!(Policy::parse_all(&many).unwrap_err().len(), MAX_ERRORS);
+    assert_eq!(Policy::parse_all("[[rule\n[[rule").unwrap_err().len(), 1);
+    assert_eq!(Policy::parse(text).unwrap_err(), errors[0]);
+}
+
+#[test]
 fn every_error_points_at_its_line_and_says_what_to_do() {
     refused("rules = 1", 1, "the policy has no `rules`", "did you mean `rule`?");
     refused(&rule("use = { path = 'wifi' }"), 3, "`use` has no `path`", "did you mean `paths`?");
