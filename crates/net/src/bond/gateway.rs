@@ -749,7 +749,8 @@ impl State {
                 // A gateway does not count single streams.
                 SessionEvent::ByteThreshold { .. }
                 | SessionEvent::StreamClosed { .. }
-                | SessionEvent::Recovered { .. } => {}
+                | SessionEvent::Recovered { .. }
+                | SessionEvent::Delivered { .. } => {}
                 SessionEvent::Bye => {
                     tracing::info!("{client}: session closed");
                     self.handle(SessionInput::Ended(id));

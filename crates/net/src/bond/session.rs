@@ -50,6 +50,12 @@ pub(super) enum SessionEvent {
     Suspect {
         carrier: CarrierId,
         path: PathId,
+        /// Whether it has carried no more than a handshake.
+        is_barren: bool,
+    },
+    /// A carrier has carried more than a handshake.
+    Delivered {
+        carrier: CarrierId,
     },
     /// The connection of a suspect carrier gets through again.
     Recovered {
@@ -366,7 +372,8 @@ impl Session {
                 return;
             }
             Output::Suspect { carrier } => {
-                SessionEvent::Suspect { carrier, path: path(self, carrier) }
+                let is_barren = !self.has_delivered(carrier);
+                SessionEvent::Suspect { carrier, path: path(self, carrier), is_barren }
             }
             Output::Recovered { carrier } => SessionEvent::Recovered { carrier },
             Output::ProtocolViolation { carrier, violation: what } => {
