@@ -625,6 +625,7 @@ impl State {
         {
             Ok(socket) => {
                 tracing::debug!("{client}: connected to {target}");
+                handle.handle(Input::Opened { stream });
                 handle.attach_socket(stream, socket);
             }
             Err(code) => {

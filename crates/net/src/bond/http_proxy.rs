@@ -1,61 +1,92 @@
-//! HTTP CONNECT (RFC 9110, 9.3.6), for applications that are configured to use an HTTP proxy.
+//! The HTTP proxy, for applications that are configured to use one: CONNECT (RFC 9110, 9.3.6), and
+//! requests for `http://` URIs (RFC 9112, 3.2.2), one on each connection.
 
 use std::io;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use manyways_proto::bond::io_limits::IoLimits;
 use manyways_proto::mux::Destination;
-use manyways_wire::Peek;
-use manyways_wire::http::{Head, Host, head};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use manyways_wire::http::{Authority, Host, ProxyHead, ProxyHeadError, ProxyRequest, proxy_head};
+use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// Reads an application's request and accepts it. Returns the target, and the bytes that followed
-/// the request.
+use super::proxy_connection::{PendingReply, ProxyConnection, http_error, send_last};
+use super::proxy_password::ProxyPassword;
+
+const HTTP_PORT: u16 = 80;
+const HTTPS_PORT: u16 = 443;
+
+/// Reads an application's request. A request that the proxy refuses is answered.
 pub(super) async fn accept(
     mut stream: TcpStream,
     limits: &IoLimits,
-) -> io::Result<(TcpStream, Destination, Bytes)> {
+    password: Option<&ProxyPassword>,
+) -> io::Result<ProxyConnection> {
     let limit = Duration::from(limits.proxy_request);
     let request = timeout(limit, read_request(&mut stream)).await;
-    match request.map_err(|_| io::ErrorKind::TimedOut)?? {
-        Some((target, rest)) => {
-            stream.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await?;
-            Ok((stream, target, rest))
+    let (head, rest) = match request.map_err(|_| io::ErrorKind::TimedOut)?? {
+        Ok(read) => read,
+        Err(error) => {
+            let status = match error {
+                ProxyHeadError::TooLong => "431 Request Header Fields Too Large",
+                _ => "400 Bad Request",
+            };
+            send_last(stream, &http_error(status, "", &error.to_string()), limit).await;
+            return Err(io::Error::new(io::ErrorKind::InvalidData, error));
         }
-        None => {
-            let words = "this proxy only knows CONNECT\n";
-            let answer = format!(
-                "HTTP/1.1 405 Method Not Allowed\r\nAllow: CONNECT\r\nContent-Length: {}\r\n\
-                 Connection: close\r\n\r\n{words}",
-                words.len()
-            );
-            stream.write_all(answer.as_bytes()).await?;
-            Err(io::Error::new(io::ErrorKind::InvalidData, "the request is not a CONNECT"))
-        }
+    };
+    if let Some(password) = password
+        && !head.authorization.is_some_and(|field| password.matches_basic(&field))
+    {
+        let answer = http_error(
+            "407 Proxy Authentication Required",
+            "Proxy-Authenticate: Basic realm=\"manyways\"\r\n",
+            "this proxy requires a user name and a password",
+        );
+        send_last(stream, &answer, limit).await;
+        return Err(io::ErrorKind::PermissionDenied.into());
     }
+    Ok(match head.request {
+        ProxyRequest::Connect { target } => {
+            let (to, reply) = (destination(target, HTTPS_PORT), PendingReply::Connect);
+            ProxyConnection { stream, to, first: rest, body: None, reply }
+        }
+        ProxyRequest::Forward { target, head, mut body } => {
+            let (to, reply) = (destination(target, HTTP_PORT), PendingReply::Response);
+            let mut first = BytesMut::from(&head[..]);
+            let length = body.take(&rest);
+            first.extend_from_slice(&rest[..length]);
+            ProxyConnection { stream, to, first, body: Some(body), reply }
+        }
+    })
 }
 
-async fn read_request(stream: &mut TcpStream) -> io::Result<Option<(Destination, Bytes)>> {
+/// Reads the header of a request, and maybe more bytes.
+async fn read_request(
+    stream: &mut TcpStream,
+) -> io::Result<Result<(ProxyHead, BytesMut), ProxyHeadError>> {
     let mut bytes = BytesMut::with_capacity(1024);
     loop {
         if stream.read_buf(&mut bytes).await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        match head(&bytes) {
-            Peek::More(_) => {}
-            Peek::Complete(Head::Connect { target, length }) => {
-                // The parser rejects a CONNECT without a port.
-                let port = target.port.unwrap_or(443);
-                let target = match target.host {
-                    Host::Name(name) => Destination::Name(name.as_str().to_owned(), port),
-                    Host::Address(address) => Destination::Address(address, port),
-                };
-                return Ok(Some((target, bytes.split_off(length).freeze())));
+        match proxy_head(&bytes) {
+            Ok(None) => {}
+            Ok(Some(head)) => {
+                let rest = bytes.split_off(head.length);
+                return Ok(Ok((head, rest)));
             }
-            Peek::Complete(_) | Peek::No => return Ok(None),
+            Err(error) => return Ok(Err(error)),
         }
+    }
+}
+
+fn destination(target: Authority, default_port: u16) -> Destination {
+    let port = target.port.unwrap_or(default_port);
+    match target.host {
+        Host::Name(name) => Destination::Name(name.as_str().to_owned(), port),
+        Host::Address(address) => Destination::Address(address, port),
     }
 }
