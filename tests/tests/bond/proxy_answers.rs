@@ -63,8 +63,11 @@ fn a_proxy_that_waits_carries_both_directions() {
     for server in SERVER {
         let listener = testbed.listen(server, 7);
         for connect in [socks, connect_tunnel] {
+            // A server that sends nothing: only the gateway's confirmation is an answer.
             let mut application = connect(&testbed, at(server, 7));
             let (mut server, _) = accept(&listener);
+            application.write_all(b"hello").expect("the server listens");
+            server.read_exact(&mut [0; 5]).expect("the application speaks");
             server.write_all(b"who are you?").expect("somebody listens");
             let mut heard = [0; 12];
             application.read_exact(&mut heard).expect("the server speaks");
