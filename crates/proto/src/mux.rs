@@ -234,7 +234,15 @@ impl<P: Payload> Mux<P> {
                     self.outputs.push_back(Output::ProtocolViolation { carrier, violation: what });
                 }
             }
-            Input::Open { stream, label, destination: target } => self.open(stream, label, target),
+            Input::Open { stream, label, destination: target, confirm } => {
+                self.open(stream, label, target, confirm);
+            }
+            Input::Opened { stream } => {
+                let confirms = self.streams.get(&stream).is_some_and(|stream| stream.confirms);
+                if confirms {
+                    self.queue_control(ControlMessage::Opened(stream));
+                }
+            }
             Input::Write { stream, data } => {
                 self.edit(stream, |stream| stream.send.write(data));
             }

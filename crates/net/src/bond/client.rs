@@ -35,7 +35,7 @@ use super::gateway_proof::GatewayProof;
 use super::handshake::{self, AttemptError, HandshakeError, LossCause};
 use super::key::{PrivateKey, PublicKey};
 use super::quic::{self, QuicCarrier};
-use super::session::{SessionEvent, SessionHandle};
+use super::session::{OpeningStream, SessionEvent, SessionHandle, StreamRequest};
 use super::{timer, tls};
 use crate::path::{PathSpec, RaceError, race, socket, udp_socket};
 
@@ -310,8 +310,23 @@ impl Client {
         label: u8,
         first: Bytes,
     ) -> (StreamId, u64) {
+        self.carry_request(socket, StreamRequest { target, label, first, body: None })
+    }
+
+    /// Carries an application's connection.
+    pub(super) fn carry_request(
+        &self,
+        socket: TcpStream,
+        request: StreamRequest,
+    ) -> (StreamId, u64) {
         self.wake_paths();
-        self.0.handle.open(socket, target, label, first)
+        self.0.handle.open(socket, request)
+    }
+
+    /// Opens a stream, and asks the gateway to confirm its connection to the server.
+    pub(super) fn open_confirmed(&self, request: StreamRequest) -> OpeningStream {
+        self.wake_paths();
+        self.0.handle.open_confirmed(request)
     }
 
     /// Opens a flow of datagrams. Returns its number and the receiver of its replies.

@@ -776,6 +776,7 @@ impl State {
         {
             Ok((socket, descriptor)) => {
                 tracing::debug!("{client}: connected to {target}");
+                handle.handle(Input::Opened { stream });
                 handle.attach_socket(stream, socket, Some(descriptor));
             }
             Err(code) => {

@@ -86,6 +86,8 @@ pub struct Application {
     pub unconsumed: u64,
     /// Whether the application consumes data at once.
     pub consumes: bool,
+    /// Whether the gateway has confirmed the stream to the client.
+    pub opened: bool,
     pub end: Option<Result<(), ResetCode>>,
     pub closed: bool,
     is_writable: bool,
@@ -111,6 +113,8 @@ pub struct Simulation {
     pub steps: u64,
     /// Whether transports do not report their bytes in flight.
     pub hides_in_flight: bool,
+    /// Whether the client asks for a confirmation of new streams.
+    pub confirms: bool,
 }
 
 /// Unsent bytes in a kernel, as set by TCP_NOTSENT_LOWAT.
@@ -148,6 +152,7 @@ impl Simulation {
             violations: Vec::new(),
             steps: 0,
             hides_in_flight: false,
+            confirms: false,
         }
     }
 
@@ -252,7 +257,9 @@ impl Simulation {
         let stream = StreamId(self.next_stream);
         self.next_stream += 1;
         let target = Destination::Name("server.example".to_owned(), 443);
-        self.endpoints[CLIENT].handle(self.now, Input::Open { stream, label, destination: target });
+        let confirm = self.confirms;
+        let open = Input::Open { stream, label, destination: target, confirm };
+        self.endpoints[CLIENT].handle(self.now, open);
         for (applications, to_write) in self.applications.iter_mut().zip([up, down]) {
             let application =
                 Application { to_write, finishes, consumes: true, ..Default::default() };
@@ -463,7 +470,14 @@ impl Simulation {
             }
             Output::Open { stream, .. } => {
                 assert_eq!(end, GATEWAY);
+                self.endpoints[GATEWAY].handle(self.now, Input::Opened { stream });
                 self.write(GATEWAY, stream);
+            }
+            Output::Opened { stream } => {
+                assert_eq!(end, CLIENT);
+                let application = self.applications[CLIENT].get_mut(&stream);
+                let application = application.expect("an open stream");
+                assert!(!std::mem::replace(&mut application.opened, true), "confirmed twice");
             }
             Output::Data { stream, data } => {
                 let peer = [Role::Gateway, Role::Client][end];
