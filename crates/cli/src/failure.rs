@@ -46,6 +46,7 @@ impl Failure {
     }
 
     /// Sets lines below the message, such as the errors of a file.
+    #[cfg_attr(not(feature = "bond"), allow(dead_code, reason = "used by policies"))]
     pub fn details(self, details: Vec<String>) -> Self {
         Self { details, ..self }
     }
