@@ -6,6 +6,7 @@
 
 mod asleep;
 mod authentication;
+mod black_holes;
 mod bond;
 mod budgets;
 mod carriers;
