@@ -41,6 +41,9 @@ pub struct Client {
     /// Connections of the attempts.
     attempts: BTreeMap<PathId, usize>,
     next_stream: u64,
+    /// The open flows of applications.
+    flows: BTreeMap<u32, FlowId>,
+    next_flow: u32,
     /// Paths, the link of which was down when they were dialled.
     failed_dials: Vec<PathId>,
     /// Number of sessions that have ended.
@@ -62,6 +65,8 @@ impl Client {
             notices: VecDeque::new(),
             attempts: BTreeMap::new(),
             next_stream: 0,
+            flows: BTreeMap::new(),
+            next_flow: 0,
             failed_dials: Vec::new(),
             renewals: 0,
         }
@@ -156,6 +161,7 @@ impl World<'_> {
         let old = std::mem::replace(&mut self.client.endpoint, next);
         self.end_session(CLIENT, &old);
         self.client.next_stream = 0;
+        self.client.flows.clear();
         let clock = self.machines[CLIENT].time(self.now);
         for (id, stream_policy) in old.mux.labels() {
             self.client.endpoint.mux.handle(clock, Input::Relabel { id, stream_policy });
@@ -281,10 +287,37 @@ impl World<'_> {
         self.write(CLIENT, number);
     }
 
-    /// An application of the client sends datagrams.
-    pub fn prepare_flow(&mut self, flow: FlowId) {
-        self.wake_paths();
-        self.client.endpoint.flows.insert(flow);
+    /// Returns the flow of an application, which is opened if `opens`. A client never uses a number
+    /// again.
+    pub fn flow(&mut self, application: u32, opens: bool) -> Option<FlowId> {
+        if opens {
+            self.wake_paths();
+            let next = &mut self.client.next_flow;
+            let flow = *self.client.flows.entry(application).or_insert_with(|| {
+                *next += 1;
+                FlowId(*next)
+            });
+            self.client.endpoint.flows.insert(flow);
+        }
+        self.client.flows.get(&application).copied()
+    }
+
+    /// An application closes its flow.
+    pub fn close_flow(&mut self, application: u32) {
+        let Some(flow) = self.client.flows.remove(&application) else { return };
+        let clock = self.machines[CLIENT].time(self.now);
+        let endpoint = &mut self.client.endpoint;
+        endpoint.flows.remove(&flow);
+        endpoint.is_due = true;
+        endpoint.mux.handle(clock, Input::CloseFlow { flow });
+        self.datagrams.closed.insert(flow);
+    }
+
+    /// All applications close their flows.
+    pub fn close_flows(&mut self) {
+        for application in self.client.flows.keys().copied().collect::<Vec<_>>() {
+            self.close_flow(application);
+        }
     }
 }
 

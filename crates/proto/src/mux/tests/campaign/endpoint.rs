@@ -147,6 +147,8 @@ impl Endpoint {
             mux.ready,
             mux.blocked
         );
+        let (flows, known) = (mux.datagrams.flow_count(), &self.flows);
+        ensure!(flows <= known.len(), "{flows} flows are left, the shell knows {known:?}");
     }
 }
 

@@ -135,7 +135,7 @@ pub struct World<'a> {
     postponed: [Vec<Timer>; 2],
     /// Whether the faults have ended.
     pub is_calm: bool,
-    datagrams: Datagrams,
+    pub datagrams: Datagrams,
     prints: bool,
     steps: u64,
     completion: Span,
@@ -143,13 +143,13 @@ pub struct World<'a> {
 
 /// The datagrams of a run.
 #[derive(Debug, Default)]
-struct Datagrams {
+pub struct Datagrams {
     /// Session, flow and length of each sent datagram, by endpoint.
     sent: [Vec<(u64, FlowId, usize)>; 2],
     /// Numbers of the received datagrams.
     received: [BTreeSet<u64>; 2],
     /// Flows that were closed, after which late copies begin a new flow.
-    closed: BTreeSet<FlowId>,
+    pub closed: BTreeSet<FlowId>,
 }
 
 /// Result of a run.
@@ -517,10 +517,10 @@ impl<'a> World<'a> {
             }
             Event::Datagrams { end, flow, label, count, len } => {
                 for at in 0..usize::from(count) {
-                    self.send_datagram(end, FlowId(flow), label, len + at);
+                    self.send_datagram(end, flow, label, len + at);
                 }
             }
-            Event::CloseFlow { flow } => self.close_flow(FlowId(flow)),
+            Event::CloseFlow { flow } => self.close_flow(flow),
         }
     }
 
@@ -541,11 +541,9 @@ impl<'a> World<'a> {
         }
     }
 
-    fn send_datagram(&mut self, end: End, flow: FlowId, label: u8, len: usize) {
+    fn send_datagram(&mut self, end: End, application: u32, label: u8, len: usize) {
+        let Some(flow) = self.flow(application, end == CLIENT) else { return };
         let session = self.client.endpoint.session;
-        if end == CLIENT {
-            self.prepare_flow(flow);
-        }
         let clock = self.machines[end].time(self.now);
         let Some(endpoint) = self.client.endpoint_of(&mut self.gateway, end, session) else {
             return;
@@ -575,16 +573,6 @@ impl<'a> World<'a> {
         ensure!(is_new || was_closed, "datagram {number} of {flow:?} arrived twice");
     }
 
-    fn close_flow(&mut self, flow: FlowId) {
-        let clock = self.machines[CLIENT].time(self.now);
-        let endpoint = &mut self.client.endpoint;
-        if endpoint.flows.remove(&flow) {
-            endpoint.is_due = true;
-            endpoint.mux.handle(clock, Input::CloseFlow { flow });
-            self.datagrams.closed.insert(flow);
-        }
-    }
-
     /// Ends all faults, except that some paths remain silent.
     fn end_faults(&mut self) {
         self.log(|| "the faults end".to_owned());
@@ -609,9 +597,7 @@ impl<'a> World<'a> {
                 self.relabel(label, StreamPolicy { paths: PathSet::ALL, ..policy });
             }
         }
-        for flow in self.client.endpoint.flows.clone() {
-            self.close_flow(flow);
-        }
+        self.close_flows();
         for number in 0..self.streams.len() {
             for end in [CLIENT, GATEWAY] {
                 self.resume(end, number, true);
