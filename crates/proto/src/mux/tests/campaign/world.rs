@@ -320,7 +320,7 @@ impl<'a> World<'a> {
             self.advance(id);
         }
         self.settle();
-        if self.steps % 64 == 0 {
+        if self.steps.is_multiple_of(64) {
             self.client.endpoint.check_sums();
             self.gateway.endpoints.values().for_each(super::endpoint::Endpoint::check_sums);
         }
