@@ -171,7 +171,11 @@ impl<P: Payload> Mux<P> {
     pub fn new(config: Config) -> Self {
         let max = config.credit;
         Self {
-            datagrams: Datagrams::new(config.datagram_timeout, config.flows),
+            datagrams: Datagrams::new(
+                config.datagram_timeout,
+                config.flows,
+                config.role == Role::Gateway,
+            ),
             reinjection_budget: config.max_reinjection_budget.cast_signed(),
             peer_stream_credit: 0,
             config,

@@ -159,7 +159,8 @@ pub struct Counters {
     pub received: u64,
     /// Part of `received` that was received before.
     pub duplicate: u64,
-    /// Datagrams that were dropped because they were stale, too long or too many.
+    /// Datagrams that were dropped because they were stale, too long or too many, or because their
+    /// flow was closed.
     pub dropped: u64,
     /// Bytes of messages without application data.
     pub headers: u64,

@@ -171,6 +171,7 @@ impl<P: Payload> Mux<P> {
         }
         self.on_relabel(label)?;
         if !self.ensure_stream(id)? {
+            self.counters.received += data.len() as u64;
             self.counters.duplicate += data.len() as u64;
             return Ok(());
         }

@@ -481,3 +481,15 @@ fn connections_that_are_idle_keep_nothing_from_others() {
     let took = simulation.done_at(bulk).unwrap().since(begin);
     assert!(took < Span::from_millis(500), "{} ms", took.as_millis_f64());
 }
+
+#[test]
+fn copies_of_a_closed_stream_count_as_received() {
+    let mut simulation = Simulation::new();
+    simulation.label(0, treat(SchedulerKind::Redundant));
+    simulation.attach(0, link(8_000, 10));
+    simulation.attach(1, link(8_000, 1_000));
+    simulation.open(0, 300, 0);
+    simulation.run_for(Span::from_secs(5));
+    let counters = simulation.counters(GATEWAY);
+    assert_eq!((counters.received, counters.duplicate), (600, 300));
+}
