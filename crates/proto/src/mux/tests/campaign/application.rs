@@ -151,6 +151,14 @@ impl World<'_> {
             return self.abort(GATEWAY, number, ResetCode::Refused);
         }
         self.streams[number].applications[GATEWAY].is_connected = true;
+        let (session, id) = (self.streams[number].session, self.streams[number].id);
+        let now = self.machines[GATEWAY].time(self.now);
+        if let Some(endpoint) = self.client.endpoint_of(&mut self.gateway, GATEWAY, session)
+            && endpoint.streams.contains_key(&id)
+        {
+            endpoint.is_due = true;
+            endpoint.mux.handle(now, Input::Opened { stream: id });
+        }
         self.read(GATEWAY, number);
         self.write(GATEWAY, number);
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use manyways_unit::{Random, Span};
 
 use super::application::{Application, StreamRecord};
-use super::endpoint::{Endpoint, Notice, config, destination};
+use super::endpoint::{Endpoint, Notice, asks_for_confirmation, config, destination};
 use super::gateway::Gateway;
 use super::network::{Connection, Item, Side};
 use super::scenario::{ApplicationPlan, End, Scenario};
@@ -114,7 +114,7 @@ impl World<'_> {
     fn perform(&mut self, output: DialOutput<Cause, &'static str>) {
         let session = self.client.endpoint.session;
         match output {
-            DialOutput::Dial { path, transport } => self.start_attempt(path, transport),
+            DialOutput::Dial { path, transport, .. } => self.start_attempt(path, transport),
             DialOutput::Abandon(path) => {
                 if let Some(id) = self.client.attempts.remove(&path) {
                     self.close(id, CLIENT);
@@ -185,7 +185,7 @@ impl World<'_> {
                 Notice::Lost { carrier, idle } => {
                     DialInput::Lost { carrier, reason: "ended", idle, in_use }
                 }
-                Notice::Suspect(carrier) => DialInput::Suspect(carrier),
+                Notice::Suspect(carrier) => DialInput::Suspect { carrier, is_barren: false },
                 Notice::Recovered(carrier) => DialInput::Recovered(carrier),
                 Notice::Bye => DialInput::SessionEnded,
             });
@@ -257,7 +257,7 @@ impl World<'_> {
 
     /// Dials sleeping paths, because an application has data to send.
     fn wake_paths(&mut self) {
-        if self.client.dialer.is_asleep() {
+        if self.client.dialer.heeds_demand() {
             let in_use = self.client.is_in_use();
             self.dial(DialInput::Demand { in_use });
         }
@@ -278,7 +278,8 @@ impl World<'_> {
         let clock = self.machines[CLIENT].time(self.now);
         let endpoint = &mut self.client.endpoint;
         let destination = destination(number);
-        endpoint.mux.handle(clock, Input::Open { stream: id, label, destination });
+        let confirm = asks_for_confirmation(number);
+        endpoint.mux.handle(clock, Input::Open { stream: id, label, destination, confirm });
         endpoint.streams.insert(id, number);
         let [up, down] = plans;
         self.streams.push(StreamRecord {

@@ -56,6 +56,11 @@ pub fn destination(number: usize) -> Destination {
     Destination::Address([10, a, b, c].into(), 443)
 }
 
+/// Whether the client asks the gateway to confirm the connection of this stream.
+pub fn asks_for_confirmation(number: usize) -> bool {
+    number.is_multiple_of(2)
+}
+
 impl Endpoint {
     pub fn new(session: u64, config: Config) -> Self {
         Self {
@@ -210,6 +215,10 @@ impl World<'_> {
                 ensure!(before.is_none(), "stream {number} was opened twice");
                 let at = self.now + self.streams[number].connect;
                 self.timers.add(at, Timer::Connect(number));
+            }
+            Output::Opened { stream } => {
+                let number = endpoint.number(stream);
+                ensure!(end == CLIENT && asks_for_confirmation(number), "{number} did not ask");
             }
             Output::Data { stream, data } => {
                 let number = endpoint.number(stream);
