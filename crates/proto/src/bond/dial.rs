@@ -316,7 +316,7 @@ struct Path<F> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Way {
     Normal,
-    /// A network that was silent for a moment is no black hole.
+    /// The network may have been silent for a moment only.
     NormalAgain,
     SmallPackets,
     Quic,
