@@ -6,7 +6,7 @@ export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 MANYWAYS := $(TARGET)/release/manyways
 
-.PHONY: help release demo test check lint bench
+.PHONY: help release demo test check lint soak bench
 .DEFAULT_GOAL := help
 
 help: ## Print this list
@@ -33,6 +33,10 @@ check: ## Check what changed since the last check, in minutes: before each commi
 lint: ## Check format, lints, docs, layers, licences and shell scripts
 	@scripts/setup lint
 	@scripts/lint
+
+soak: ## Run 100,000 random scenarios of the cores of bond (COUNT=N: another number); continues after a kill
+	@scripts/setup release
+	@scripts/soak $(COUNT)
 
 bench: ## Measure the emulator, get, bond, flows, probe, steer and radio beside their rivals (BENCH=full: all); rewrites docs/benchmarks/ (needs root)
 	@scripts/setup bench

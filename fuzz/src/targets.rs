@@ -132,6 +132,12 @@ pub const ALL: &[Target] = &[
     },
     Target { name: "http-head", run: wire::http_head, words: wire::HEAD_WORDS, more_seeds: &[] },
     Target {
+        name: "proxy-head",
+        run: wire::proxy_head,
+        words: wire::PROXY_WORDS,
+        more_seeds: &["corpus/http-head"],
+    },
+    Target {
         name: "http-transactions",
         run: wire::http_transactions,
         words: wire::TRANSACTION_WORDS,

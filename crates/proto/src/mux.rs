@@ -171,7 +171,11 @@ impl<P: Payload> Mux<P> {
     pub fn new(config: Config) -> Self {
         let max = config.credit;
         Self {
-            datagrams: Datagrams::new(config.datagram_timeout, config.flows),
+            datagrams: Datagrams::new(
+                config.datagram_timeout,
+                config.flows,
+                config.role == Role::Gateway,
+            ),
             reinjection_budget: config.max_reinjection_budget.cast_signed(),
             peer_stream_credit: 0,
             config,
@@ -234,7 +238,15 @@ impl<P: Payload> Mux<P> {
                     self.outputs.push_back(Output::ProtocolViolation { carrier, violation: what });
                 }
             }
-            Input::Open { stream, label, destination: target } => self.open(stream, label, target),
+            Input::Open { stream, label, destination: target, confirm } => {
+                self.open(stream, label, target, confirm);
+            }
+            Input::Opened { stream } => {
+                let confirms = self.streams.get(&stream).is_some_and(|stream| stream.confirms);
+                if confirms {
+                    self.queue_control(ControlMessage::Opened(stream));
+                }
+            }
             Input::Write { stream, data } => {
                 self.edit(stream, |stream| stream.send.write(data));
             }

@@ -1,6 +1,7 @@
 //! HTTP/1 (RFC 9112): the destination of a request, and the exchanges on a connection.
 //!
-//! [`head`] reads the first bytes of a client. [`Transactions`] follows both directions of a
+//! [`head`] reads the first bytes of a client, and [`proxy_head`] a request to a proxy, which it
+//! rewrites for the server. [`Transactions`] follows both directions of a
 //! captured connection and reports the request, the response and the times of each exchange. Bodies
 //! are not kept; of a header, only the values in [`Request`] and [`Response`] are kept.
 
@@ -8,6 +9,7 @@ mod chunked;
 mod cursor;
 mod fields;
 mod head_reader;
+mod proxy;
 mod range;
 #[cfg(test)]
 mod tests;
@@ -19,6 +21,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 pub use self::fields::{MAX_CONTENT_CODING_LENGTH, MAX_CONTENT_TYPE_LENGTH, MAX_USER_AGENT_LENGTH};
 pub use self::head_reader::MAX_HEAD_LENGTH;
+pub use self::proxy::{ProxyHead, ProxyHeadError, ProxyRequest, RequestBody, proxy_head};
 pub use self::range::{ContentRange, RequestedRange};
 pub use self::transaction::{
     CapturedBody, Framing, Outcome, Request, Response, Summary, Transaction,

@@ -19,6 +19,8 @@ pub(super) const PEER_WORDS: &[&str] = &[
     "\u{15}\u{40}\u{7f}",
     "\u{16}\u{1}",
     "\u{18}\u{1}\0\u{1}",
+    "\u{1a}\0\u{1}\u{5}\u{7f}\u{1}\u{3}\u{1}\0\0P\u{1}a\0\0",
+    "\u{1b}\0",
 ];
 
 /// A sequence of messages of one carrier.
@@ -155,11 +157,12 @@ impl Endpoint {
         let (stream, label) = (self.stream(argument), argument % 4);
         let carrier = self.carrier_room.keys().nth(usize::from(argument) % 3).copied();
         let target = Destination::Name("a".to_owned(), argument.into());
-        match what % 14 {
+        match what % 15 {
             0 if self.role == Role::Client && self.opened < STREAMS => {
                 let stream = StreamId(self.opened);
                 self.opened += 1;
-                self.handle(Input::Open { stream, label, destination: target });
+                let confirm = argument & 1 == 0;
+                self.handle(Input::Open { stream, label, destination: target, confirm });
             }
             1 => {
                 let max = self.mux.writable_bytes(stream).min(usize::from(argument) * 64);
@@ -196,7 +199,8 @@ impl Endpoint {
                     self.handle(Input::Detach { carrier });
                 }
             }
-            12 => {
+            12 if self.role == Role::Gateway => self.handle(Input::Opened { stream }),
+            13 => {
                 if let Some(carrier) = carrier {
                     let mut info = TransportInfo::initial(Span::from_millis(20));
                     info.max_datagram = Some(usize::from(argument) * 8);
@@ -245,6 +249,10 @@ impl Endpoint {
             }
             Output::Open { stream, .. } => {
                 assert_eq!(self.role, Role::Gateway);
+                assert!(!self.closed.contains(&stream));
+            }
+            Output::Opened { stream } => {
+                assert_eq!(self.role, Role::Client);
                 assert!(!self.closed.contains(&stream));
             }
             Output::Data { stream, data } => {

@@ -41,6 +41,18 @@ pub(super) const HEAD_WORDS: &[&str] = &[
     "@",
     "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
 ];
+pub(super) const PROXY_WORDS: &[&str] = &[
+    "GET http://a.example/ HTTP/1.1\r\n",
+    "CONNECT a:1 HTTP/1.1\r\n",
+    "Content-Length: 5\r\n",
+    "Transfer-Encoding: chunked\r\n",
+    "Connection: ",
+    "Proxy-Authorization: Basic eA==\r\n",
+    "\r\n\r\n5\r\nabcde\r\n0\r\n\r\n",
+    "\r\n ",
+    " :",
+    "\0",
+];
 pub(super) const TRANSACTION_WORDS: &[&str] = &[
     "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
     "\n<HTTP/1.1 200 OK\r\n\r\n",
@@ -175,6 +187,39 @@ pub(super) fn http_head(bytes: &[u8]) {
     head.name().into_iter().for_each(check_name);
     if let http::Head::Connect { target, length } = head {
         assert!(target.port.is_some() && length <= bytes.len());
+    }
+}
+
+/// A request to an HTTP proxy, with the beginning of its body. The header for the server has only one
+/// reading, and contains no field for the proxy.
+pub(super) fn proxy_head(bytes: &[u8]) {
+    let whole = http::proxy_head(bytes);
+    for end in [bytes.len() / 4, bytes.len() / 2, bytes.len().saturating_sub(1)] {
+        match http::proxy_head(&bytes[..end]) {
+            Ok(None) => {}
+            early => assert_eq!(format!("{early:?}"), format!("{whole:?}"), "after {end} bytes"),
+        }
+    }
+    let Ok(Some(read)) = whole else { return };
+    assert!(read.length <= bytes.len());
+    let http::ProxyRequest::Forward { target, head, mut body } = read.request else { return };
+    if let http::Host::Name(name) = &target.host {
+        check_name(name);
+    }
+    let rest = &bytes[read.length..];
+    let (mut same, mut taken) = (body, 0);
+    for part in rest.chunks(3) {
+        taken += same.take(part);
+    }
+    assert_eq!(body.take(rest), taken);
+    assert_eq!(body.is_complete(), same.is_complete());
+    let text = String::from_utf8_lossy(&head).to_lowercase();
+    assert_eq!(text.matches("\r\nhost:").count(), 1, "{text}");
+    assert_eq!(text.matches("\r\nconnection: close\r\n").count(), 1, "{text}");
+    assert!(!text.contains("\r\nproxy-") && text.matches("\r\ncontent-length:").count() <= 1);
+    // Another reader, with lower limits.
+    if let Peek::Complete(again) = http::head(&head) {
+        assert_eq!(again, http::Head::Request(Some(target)), "{text}");
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod asleep;
 mod authentication;
+mod black_holes;
 mod bond;
 mod budgets;
 mod carriers;
@@ -16,6 +17,7 @@ mod datagram_rules;
 mod datagrams;
 mod destinations;
 mod gateway_addresses;
+mod http_proxy;
 mod impostor;
 mod keys;
 mod links;
@@ -24,6 +26,8 @@ mod privileges;
 mod process_ends;
 mod proxies;
 mod proxy;
+mod proxy_answers;
+mod proxy_passwords;
 mod readers;
 mod relay;
 mod resolver;

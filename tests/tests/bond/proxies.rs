@@ -1,4 +1,4 @@
-//! Client interfaces: SOCKS5, HTTP CONNECT, and interception.
+//! Client interfaces: SOCKS5, the HTTP proxy, and interception.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -14,16 +14,14 @@ use crate::testbed::{GATEWAY_OUTSIDE, OBJECT_LENGTH, SERVER, TWO_LINKS, Testbed,
 
 /// Downloads and uploads an object over both address families through a proxy.
 #[track_caller]
-fn transfer_both_ways(testbed: &Testbed, door: &[&str]) {
+pub fn transfer_both_ways(testbed: &Testbed, door: &[&str]) {
     let _web = testbed.web_server();
     let sent = object(&testbed.path("root"), "sent", OBJECT_LENGTH / 2, 8);
     for host in [SERVER[0].to_owned(), format!("[{}]", SERVER[1])] {
         let curl = |words: &[&str]| {
             let common = ["-q", "--silent", "--show-error", "--fail", "--max-time", "90"];
             let mut command = Command::new("curl");
-            for variable in ["http_proxy", "https_proxy", "all_proxy", "ALL_PROXY"] {
-                command.env_remove(variable);
-            }
+            without_proxy_variables(&mut command);
             testbed.device(|| finish(command.args(common).args(door).args(words))).expect_success();
         };
         let (came, put) = (testbed.path("came"), testbed.path("put/sent"));
@@ -35,6 +33,14 @@ fn transfer_both_ways(testbed: &Testbed, door: &[&str]) {
     }
     let through = [GATEWAY_OUTSIDE[0], GATEWAY_OUTSIDE[0], GATEWAY_OUTSIDE[1], GATEWAY_OUTSIDE[1]];
     assert_eq!(testbed.web_clients(), through, "the gateway's addresses, not the device's");
+}
+
+/// Removes the environment variables with which curl would use another proxy.
+pub fn without_proxy_variables(command: &mut Command) -> &mut Command {
+    for variable in ["http_proxy", "https_proxy", "all_proxy", "ALL_PROXY"] {
+        command.env_remove(variable);
+    }
+    command
 }
 
 #[test]
@@ -151,6 +157,6 @@ fn a_client_says_what_it_takes_in() {
     none.says("hint: --socks 127.0.0.1:1080");
     let proxies = keys.client();
     proxies.says(&format!("SOCKS5 proxy listens on {SOCKS}"));
-    proxies.says(&format!("HTTP CONNECT proxy listens on {CONNECT}"));
+    proxies.says(&format!("HTTP proxy listens on {CONNECT}"));
     assert_eq!(proxies.times("intercept"), 0, "{}", proxies.said());
 }

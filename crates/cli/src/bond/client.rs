@@ -3,6 +3,7 @@
 mod control;
 mod messages;
 mod options;
+mod proxies;
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -13,8 +14,8 @@ use manyways_net::bond::interception::{
     self, InterceptionHandle, InterceptionOptions, SharedScope, describe, excluded_selections,
 };
 use manyways_net::bond::{
-    Client, ClientOptions, HostNetworks, Journal, Listeners, PolicyEnforcer, UsageFile,
-    find_networks, metrics, state_folder,
+    Client, ClientOptions, HostNetworks, Journal, Listeners, PolicyEnforcer, ProxyOptions,
+    UsageFile, find_networks, metrics, state_folder,
 };
 use manyways_proto::bond::networks::NetworkSelection;
 use manyways_proto::policy::Policy;
@@ -23,10 +24,11 @@ use manyways_sys::tproxy::{Names, Selection};
 
 use self::messages::{print_events, print_families, warn_unknown_networks};
 pub use self::options::{Args, parse_user};
-use super::{event_log, keygen, listen, lookup, policy};
+use super::{event_log, keygen, lookup, policy};
 use crate::failure::Failure;
 
 pub fn run(args: Args) -> Result<ExitCode> {
+    let proxy_options = proxies::options(&args)?;
     let key = keygen::read(&args.key)?;
     let policy = match &args.policy {
         Some(path) => policy::read(path)?,
@@ -41,7 +43,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     if let Err(error) = privilege::raise_file_limit() {
         tracing::warn!("cannot raise the limit of open files: {error}");
     }
-    super::run_local(serve(args, policy, key, gateway))
+    super::run_local(serve(args, policy, key, gateway, proxy_options))
 }
 
 async fn serve(
@@ -49,6 +51,7 @@ async fn serve(
     policy: Policy,
     key: manyways_net::bond::PrivateKey,
     gateway: Vec<SocketAddr>,
+    proxy_options: ProxyOptions,
 ) -> Result<ExitCode> {
     let mut stop = std::pin::pin!(super::stop_signal()?);
     let intercepted = args.intercepted();
@@ -93,24 +96,8 @@ async fn serve(
         };
         super::serve_metrics(at, args.quiet, text).await?;
     }
-    let listeners = Listeners::new(enforcer.clone(), mark);
-    let proxies = [(args.socks, "SOCKS5"), (args.http_proxy, "HTTP CONNECT")];
-    for (at, what) in proxies {
-        let Some(at) = at else { continue };
-        let bound = match what {
-            "SOCKS5" => listeners.socks(at).await,
-            _ => listeners.http_connect(at).await,
-        };
-        let bound =
-            bound.map_err(|error| {
-                Failure::new(format!("cannot listen on {at} for {what}: {error}")).hint(
-                    listen::hint(at, &error, "another program uses this port: choose another port"),
-                )
-            })?;
-        if !args.quiet {
-            eprintln!("manyways: {what} proxy listens on {bound}");
-        }
-    }
+    let listeners = Listeners::new(enforcer.clone(), mark, proxy_options);
+    proxies::listen(&args, &listeners).await?;
     if intercepted.is_empty() && !args.has_proxy() && !args.quiet {
         eprintln!("manyways: nothing is intercepted, so no application uses this bond");
         eprintln!(

@@ -394,6 +394,15 @@ impl CarrierIo {
         }
     }
 
+    /// Returns the bytes that one unit of `acknowledged` in its [`TransportInfo`] stands for, at
+    /// most: QUIC counts frames.
+    pub(super) fn bytes_per_acknowledgement(&self) -> u64 {
+        match self {
+            Self::Tcp(_) => 1,
+            Self::Quic(_) => 400,
+        }
+    }
+
     pub(super) fn peer(&self) -> Option<SocketAddr> {
         match self {
             Self::Tcp(io) => io.stream.peer_addr().ok(),

@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use manyways_proto::bond::carrier;
 use manyways_proto::bond::dial::{self, CarrierTransport, Dialer, Event as DialEvent, Output};
-use manyways_proto::bond::dial::{Failure, Loss, TransportChoice};
+use manyways_proto::bond::dial::{Failure, Loss, PacketSize, TransportChoice};
 use manyways_proto::bond::interception::AddressFamilies;
 use manyways_proto::bond::path::PathState;
 use manyways_proto::happy_eyeballs;
@@ -35,12 +35,14 @@ use super::gateway_proof::GatewayProof;
 use super::handshake::{self, AttemptError, HandshakeError, LossCause};
 use super::key::{PrivateKey, PublicKey};
 use super::quic::{self, QuicCarrier};
-use super::session::{SessionEvent, SessionHandle};
+use super::session::{OpeningStream, SessionEvent, SessionHandle, StreamRequest};
 use super::{timer, tls};
 use crate::path::{PathSpec, RaceError, race, socket, udp_socket};
 
 /// Name in the handshakes, without meaning: the client authenticates the gateway by its key.
 const SERVER_NAME: &str = "gateway.invalid";
+/// Segments of TCP in packets of 1,200 bytes and IPv4, the first size of QUIC (RFC 9000 §14).
+const SMALL_SEGMENT: u32 = 1_160;
 
 /// The gateway of a client, and the options of its carriers.
 #[derive(Debug)]
@@ -90,6 +92,8 @@ pub enum ClientEvent {
     PathUp {
         /// Name of the path.
         path: String,
+        /// Small if larger packets are lost on the path.
+        packets: PacketSize,
     },
     /// A path has lost its carrier.
     PathDown {
@@ -116,6 +120,9 @@ pub enum ConnectFailure {
     /// The gateway has not answered within this time.
     #[error("no answer within {} s", .0.as_secs_f64())]
     TimedOut(Span),
+    /// Carriers connect, and carry nothing.
+    #[error("it connects to the gateway, and then nothing gets through")]
+    Barren,
     /// An attempt has failed.
     #[error(transparent)]
     Handshake(#[from] Arc<HandshakeError>),
@@ -125,6 +132,9 @@ impl ConnectFailure {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::TimedOut(_) => HandshakeError::Timeout.hint(),
+            Self::Barren => Some(
+                "a firewall or a tunnel on the way may drop large packets or unknown protocols",
+            ),
             Self::Handshake(error) => error.hint(),
         }
     }
@@ -134,6 +144,7 @@ impl From<Failure<AttemptError>> for ConnectFailure {
     fn from(failure: Failure<AttemptError>) -> Self {
         match failure {
             Failure::TimedOut(span) => Self::TimedOut(span),
+            Failure::Barren => Self::Barren,
             Failure::Failed(AttemptError(error)) => Self::Handshake(error),
         }
     }
@@ -299,8 +310,23 @@ impl Client {
         label: u8,
         first: Bytes,
     ) -> (StreamId, u64) {
+        self.carry_request(socket, StreamRequest { target, label, first, body: None })
+    }
+
+    /// Carries an application's connection.
+    pub(super) fn carry_request(
+        &self,
+        socket: TcpStream,
+        request: StreamRequest,
+    ) -> (StreamId, u64) {
         self.wake_paths();
-        self.0.handle.open(socket, target, label, first)
+        self.0.handle.open(socket, request)
+    }
+
+    /// Opens a stream, and asks the gateway to confirm its connection to the server.
+    pub(super) fn open_confirmed(&self, request: StreamRequest) -> OpeningStream {
+        self.wake_paths();
+        self.0.handle.open_confirmed(request)
     }
 
     /// Opens a flow of datagrams. Returns its number and the receiver of its replies.
@@ -396,9 +422,12 @@ impl Client {
                     let in_use = self.is_in_use();
                     self.dialer(dial::Input::Lost { carrier, reason, idle, in_use });
                 }
-                SessionEvent::Suspect { carrier, .. } => {
+                SessionEvent::Suspect { carrier, is_barren, .. } => {
                     self.notify_traffic(TrafficEvent::PathsChanged);
-                    self.dialer(dial::Input::Suspect(carrier));
+                    self.dialer(dial::Input::Suspect { carrier, is_barren });
+                }
+                SessionEvent::Delivered { carrier } => {
+                    self.dialer(dial::Input::Delivered(carrier));
                 }
                 SessionEvent::Recovered { carrier } => {
                     self.notify_traffic(TrafficEvent::PathsChanged);
@@ -458,8 +487,9 @@ impl Client {
 
     fn perform(&self, output: Output<AttemptError, CarrierError>) {
         match output {
-            Output::Dial { path, transport } => {
-                let task = tokio::task::spawn_local(self.clone().attempt(path, transport));
+            Output::Dial { path, transport, packets } => {
+                let attempt = self.clone().attempt(path, transport, packets);
+                let task = tokio::task::spawn_local(attempt);
                 self.set_attempt(path, Some(task.abort_handle()));
             }
             Output::Abandon(path) => {
@@ -485,7 +515,7 @@ impl Client {
             paths.get(usize::from(id.0)).map(|path| path.spec.name.clone()).unwrap_or_default()
         };
         let event = match event {
-            DialEvent::Up(path) => ClientEvent::PathUp { path: name(path) },
+            DialEvent::Up(path, packets) => ClientEvent::PathUp { path: name(path), packets },
             DialEvent::Down(path, reason) => {
                 ClientEvent::PathDown { path: name(path), reason: Arc::new(reason) }
             }
@@ -522,21 +552,26 @@ impl Client {
     }
 
     /// Makes one attempt to establish a carrier on a path. The dialer may abandon it.
-    async fn attempt(self, path: PathId, transport: CarrierTransport) {
-        if let Err(error) = self.connect(path, transport).await {
+    async fn attempt(self, path: PathId, transport: CarrierTransport, packets: PacketSize) {
+        if let Err(error) = self.connect(path, transport, packets).await {
             self.set_attempt(path, None);
             self.dialer(dial::Input::Failed(path, AttemptError(Arc::new(error))));
         }
     }
 
-    async fn connect(&self, id: PathId, transport: CarrierTransport) -> Result<(), HandshakeError> {
+    async fn connect(
+        &self,
+        id: PathId,
+        transport: CarrierTransport,
+        packets: PacketSize,
+    ) -> Result<(), HandshakeError> {
         let spec = {
             let paths = self.0.paths.borrow();
             let path = paths.get(usize::from(id.0)).ok_or(HandshakeError::LinkDown)?;
             path.spec.clone()
         };
         let mut io = match transport {
-            CarrierTransport::Tcp => self.connect_tcp(&spec).await?,
+            CarrierTransport::Tcp => self.connect_tcp(&spec, packets).await?,
             CarrierTransport::Quic => self.connect_quic(&spec).await?,
         };
         self.dialer(dial::Input::Secured(id));
@@ -561,9 +596,14 @@ impl Client {
         Ok(())
     }
 
-    async fn connect_tcp(&self, spec: &PathSpec) -> Result<CarrierIo, HandshakeError> {
+    async fn connect_tcp(
+        &self,
+        spec: &PathSpec,
+        packets: PacketSize,
+    ) -> Result<CarrierIo, HandshakeError> {
         let config = happy_eyeballs::Config::default();
-        let stream = self.race(spec, config, |server| self.connect_tcp_at(spec, server)).await?;
+        let connect = |server| self.connect_tcp_at(spec, server, packets);
+        let stream = self.race(spec, config, connect).await?;
         // A NAT may remove the mapping of an idle connection after some minutes.
         if let Some(idle) = self.0.keepalive {
             let config = carrier::Config::default();
@@ -618,9 +658,14 @@ impl Client {
         &self,
         spec: &PathSpec,
         server: SocketAddr,
+        packets: PacketSize,
     ) -> Result<TcpStream, HandshakeError> {
         let failed = |error: io::Error| HandshakeError::Connect(server, error);
         let socket = socket(spec, server).map_err(failed)?;
+        if packets == PacketSize::Small {
+            // The limit of both directions: the gateway learns it from the handshake.
+            socket2::SockRef::from(&socket).set_tcp_mss(SMALL_SEGMENT).map_err(failed)?;
+        }
         if let Some(mark) = self.0.socket_mark {
             manyways_sys::socket::set_mark(&socket, mark).map_err(failed)?;
         }

@@ -749,7 +749,8 @@ impl State {
                 // A gateway does not count single streams.
                 SessionEvent::ByteThreshold { .. }
                 | SessionEvent::StreamClosed { .. }
-                | SessionEvent::Recovered { .. } => {}
+                | SessionEvent::Recovered { .. }
+                | SessionEvent::Delivered { .. } => {}
                 SessionEvent::Bye => {
                     tracing::info!("{client}: session closed");
                     self.handle(SessionInput::Ended(id));
@@ -775,6 +776,7 @@ impl State {
         {
             Ok((socket, descriptor)) => {
                 tracing::debug!("{client}: connected to {target}");
+                handle.handle(Input::Opened { stream });
                 handle.attach_socket(stream, socket, Some(descriptor));
             }
             Err(code) => {

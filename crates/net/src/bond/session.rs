@@ -27,6 +27,7 @@ use super::carrier::{CarrierError, Chunk};
 use super::flow_counters::{BytesByPath, FlowCounters, StreamTotals};
 use super::rate_limit::SharedRateLimit;
 use applications::StreamSocket;
+pub(super) use applications::{OpeningStream, StreamRequest};
 use carriers::CarrierSlot;
 
 /// An event for the owner of a session.
@@ -50,6 +51,12 @@ pub(super) enum SessionEvent {
     Suspect {
         carrier: CarrierId,
         path: PathId,
+        /// Whether it has carried no more than a handshake.
+        is_barren: bool,
+    },
+    /// A carrier has carried more than a handshake.
+    Delivered {
+        carrier: CarrierId,
     },
     /// The connection of a suspect carrier gets through again.
     Recovered {
@@ -299,6 +306,7 @@ impl Session {
                     Output::Data { stream, data } => {
                         let due = self.counters.on_delivered(stream, data.0.len());
                         self.notify_threshold(due);
+                        self.report_outcome(stream, Ok(()));
                         if let Some(application) = self.applications.get_mut(&stream) {
                             application.unwritten.push_back(data.0);
                             fed = (!application.is_blocked).then_some(stream);
@@ -339,13 +347,18 @@ impl Session {
                 self.applications.insert(stream, StreamSocket::new());
                 SessionEvent::Open { stream, target }
             }
+            Output::Opened { stream } => return self.report_outcome(stream, Ok(())),
             Output::Finished { stream } => {
+                self.report_outcome(stream, Ok(()));
                 if let Some(application) = self.applications.get_mut(&stream) {
                     application.peer_finished = true;
                 }
                 return self.write_socket(stream);
             }
-            Output::Reset { stream, .. } => return self.close_application(stream, true),
+            Output::Reset { stream, code } => {
+                self.report_outcome(stream, Err(code));
+                return self.close_application(stream, true);
+            }
             Output::Closed { stream } => return self.close_application(stream, false),
             Output::Writable { stream } => {
                 if let Some(application) = self.applications.get_mut(&stream) {
@@ -366,7 +379,8 @@ impl Session {
                 return;
             }
             Output::Suspect { carrier } => {
-                SessionEvent::Suspect { carrier, path: path(self, carrier) }
+                let is_barren = !self.has_delivered(carrier);
+                SessionEvent::Suspect { carrier, path: path(self, carrier), is_barren }
             }
             Output::Recovered { carrier } => SessionEvent::Recovered { carrier },
             Output::ProtocolViolation { carrier, violation: what } => {

@@ -1,5 +1,5 @@
 //! SOCKS5 (RFC 1928), for applications that are configured to use a proxy: CONNECT and UDP
-//! ASSOCIATE, without authentication.
+//! ASSOCIATE, without authentication or with user name and password (RFC 1929).
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -12,7 +12,16 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 
+use super::proxy_connection::{PendingReply, ProxyConnection, socks_reply};
+use super::proxy_password::ProxyPassword;
+
 const VERSION: u8 = 5;
+/// Version of the exchange of user name and password (RFC 1929).
+const PASSWORD_VERSION: u8 = 1;
+/// Authentication methods.
+const NO_AUTHENTICATION: u8 = 0;
+const PASSWORD: u8 = 2;
+const NO_ACCEPTABLE_METHOD: u8 = 0xff;
 /// Maximum length of a request, or of the header of a datagram: three bytes, then the address type
 /// and a name with its length and port.
 const MAX_HEADER: usize = 3 + 1 + 1 + 255 + 2;
@@ -20,50 +29,63 @@ const MAX_HEADER: usize = 3 + 1 + 1 + 255 + 2;
 /// The request of an application.
 #[derive(Debug)]
 pub(super) enum SocksRequest {
-    /// A connection, with the first bytes that followed the request.
-    Connect(TcpStream, Destination, BytesMut),
+    /// A connection, which is not answered yet, with the first bytes that followed the request.
+    Connect(ProxyConnection),
     /// Datagrams, which arrive at this socket until the TCP connection ends.
     Associate(TcpStream, UdpSocket),
 }
 
-/// Reads an application's request and accepts it. A connection that fails later is reset.
-pub(super) async fn accept(stream: TcpStream, limits: &IoLimits) -> io::Result<SocksRequest> {
-    let request = timeout(Duration::from(limits.proxy_request), negotiate(stream)).await;
+/// Reads an application's request, and answers it unless it is for a connection.
+pub(super) async fn accept(
+    stream: TcpStream,
+    limits: &IoLimits,
+    password: Option<&ProxyPassword>,
+) -> io::Result<SocksRequest> {
+    let request = timeout(Duration::from(limits.proxy_request), negotiate(stream, password)).await;
     request.map_err(|_| io::ErrorKind::TimedOut)?
 }
 
 type ApplicationStream = BufReader<TcpStream>;
 
-async fn negotiate(stream: TcpStream) -> io::Result<SocksRequest> {
+async fn negotiate(
+    stream: TcpStream,
+    password: Option<&ProxyPassword>,
+) -> io::Result<SocksRequest> {
     let mut stream = ApplicationStream::with_capacity(MAX_HEADER, stream);
     if stream.read_u8().await? != VERSION {
         return Err(protocol_error("the application does not speak SOCKS5"));
     }
-    let mut methods = vec![0; usize::from(stream.read_u8().await?)];
-    stream.read_exact(&mut methods).await?;
-    if !methods.contains(&0) {
-        stream.write_all(&[VERSION, 0xff]).await?;
-        return Err(protocol_error("the application asks for authentication"));
+    let methods = read_short(&mut stream).await?;
+    let method = if password.is_some() { PASSWORD } else { NO_AUTHENTICATION };
+    if !methods.contains(&method) {
+        stream.write_all(&[VERSION, NO_ACCEPTABLE_METHOD]).await?;
+        return Err(protocol_error("the application offers no acceptable authentication method"));
     }
-    stream.write_all(&[VERSION, 0]).await?;
+    stream.write_all(&[VERSION, method]).await?;
+    if let Some(password) = password {
+        authenticate(&mut stream, password).await?;
+    }
     let mut head = [0; 3];
     stream.read_exact(&mut head).await?;
     let target = read_destination(&mut stream).await?;
     match head {
         [VERSION, 1, _] => {
-            reply(&mut stream, 0, SocketAddr::from(([0, 0, 0, 0], 0))).await?;
             let first = BytesMut::from(stream.buffer());
-            Ok(SocksRequest::Connect(stream.into_inner(), target, first))
+            let (stream, reply) = (stream.into_inner(), PendingReply::Socks);
+            let connection = ProxyConnection { stream, to: target, first, body: None, reply };
+            Ok(SocksRequest::Connect(connection))
         }
         [VERSION, 3, _] => {
             // UDP uses the address at which TCP reaches this host.
             let here = stream.get_ref().local_addr()?.ip();
             let socket = UdpSocket::bind((here, 0)).await?;
-            reply(&mut stream, 0, socket.local_addr()?).await?;
+            let mut answer = vec![VERSION, 0, 0];
+            put_address(&mut answer, socket.local_addr()?);
+            stream.write_all(&answer).await?;
             Ok(SocksRequest::Associate(stream.into_inner(), socket))
         }
         _ => {
-            reply(&mut stream, 7, SocketAddr::from(([0, 0, 0, 0], 0))).await?;
+            stream.write_all(&socks_reply(7)).await?;
             Err(protocol_error("the command is not supported"))
         }
     }
@@ -74,25 +96,37 @@ async fn read_destination(stream: &mut ApplicationStream) -> io::Result<Destinat
         1 => Ipv4Addr::from(stream.read_u32().await?).into(),
         4 => Ipv6Addr::from(stream.read_u128().await?).into(),
         3 => {
-            let mut name = vec![0; usize::from(stream.read_u8().await?)];
-            stream.read_exact(&mut name).await?;
+            let name = read_short(stream).await?;
             let port = stream.read_u16().await?;
             let name =
                 host(&name).ok_or_else(|| protocol_error("the host name is empty or malformed"))?;
             return Ok(destination_from_name(name, port));
         }
         _ => {
-            reply(stream, 8, SocketAddr::from(([0, 0, 0, 0], 0))).await?;
+            stream.write_all(&socks_reply(8)).await?;
             return Err(protocol_error("the address type is unknown"));
         }
     };
     Ok(Destination::Address(address, stream.read_u16().await?))
 }
 
-async fn reply(stream: &mut ApplicationStream, code: u8, bound: SocketAddr) -> io::Result<()> {
-    let mut answer = vec![VERSION, code, 0];
-    put_address(&mut answer, bound);
-    stream.write_all(&answer).await
+/// Checks the user name and password of an application.
+async fn authenticate(stream: &mut ApplicationStream, password: &ProxyPassword) -> io::Result<()> {
+    if stream.read_u8().await? != PASSWORD_VERSION {
+        return Err(protocol_error("the application does not send a user name and password"));
+    }
+    let user = read_short(stream).await?;
+    let given = read_short(stream).await?;
+    let is_right = password.matches(&user, &given);
+    stream.write_all(&[PASSWORD_VERSION, u8::from(!is_right)]).await?;
+    if is_right { Ok(()) } else { Err(io::ErrorKind::PermissionDenied.into()) }
+}
+
+/// Reads bytes that are preceded by their number.
+async fn read_short(stream: &mut ApplicationStream) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; usize::from(stream.read_u8().await?)];
+    stream.read_exact(&mut bytes).await?;
+    Ok(bytes)
 }
 
 fn put_address(out: &mut Vec<u8>, address: SocketAddr) {
@@ -199,11 +233,13 @@ mod tests {
         let said = [&request[..], b"a.example\x01\xbb", &[7; 5_000]].concat();
         application.write_all(&said).await.unwrap();
         let stream = listener.accept().await.unwrap().0;
-        let request = accept(stream, &IoLimits::default()).await.unwrap();
-        let SocksRequest::Connect(mut stream, target, first) = request else {
+        let request = accept(stream, &IoLimits::default(), None).await.unwrap();
+        let SocksRequest::Connect(ProxyConnection { mut stream, to, first, reply, .. }) = request
+        else {
             panic!("it is a connection")
         };
-        assert_eq!(target, Destination::Name("a.example".to_owned(), 443));
+        reply.accept(&mut stream).await.unwrap();
+        assert_eq!(to, Destination::Name("a.example".to_owned(), 443));
         let mut rest = vec![0; 5_000 - first.len()];
         stream.read_exact(&mut rest).await.unwrap();
         assert!(first.iter().chain(&rest).all(|byte| *byte == 7));

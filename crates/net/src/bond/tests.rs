@@ -49,7 +49,7 @@ impl Pair {
 
     async fn event(&mut self) -> String {
         match self.events.recv().await.expect("the client runs") {
-            ClientEvent::PathUp { path } => format!("{path} is up"),
+            ClientEvent::PathUp { path, .. } => format!("{path} is up"),
             ClientEvent::PathDown { path, reason } => format!("{path} is down: {reason}"),
             ClientEvent::PathFailed { path, reason } => format!("{path}: {reason}"),
             ClientEvent::SessionRenewed => "renewed".to_owned(),

@@ -22,6 +22,10 @@
 //!   timeout, or fails more often than [`Config::tcp_failures_before_quic`] since its last success.
 //! - A carrier that is suspect for [`Config::suspect_grace`] is replaced, because a NAT may have
 //!   lost its mapping. The old carrier stays until the new one is connected.
+//! - Where two carriers in a row get suspect before they have carried more than a handshake, large
+//!   packets may be lost without an ICMP message (a black hole of the path's MTU, RFC 2923): the next
+//!   carrier has [`PacketSize::Small`], and the one after it is over QUIC. If data does not pass over
+//!   any of them, the path is suspect and is dialled after a backoff, until data passes.
 //! - An idle QUIC carrier may end. Its path is then asleep until an application has data to send.
 
 use std::collections::{HashSet, VecDeque};
@@ -56,6 +60,16 @@ impl fmt::Display for CarrierTransport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }
+}
+
+/// Length of the packets of a TCP carrier.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum PacketSize {
+    /// As the kernel chooses.
+    #[default]
+    Normal,
+    /// At most as long as the first packets of QUIC, which a path has to carry.
+    Small,
 }
 
 /// Transports over which a client dials.
@@ -151,6 +165,7 @@ impl<F: Reason> Failure<F> {
     fn kind(&self) -> FailureKind {
         match self {
             Self::TimedOut(_) => FailureKind::Timeout,
+            Self::Barren => FailureKind::Transient,
             Self::Failed(reason) => reason.kind(),
         }
     }
@@ -162,6 +177,9 @@ pub enum Failure<F> {
     /// The attempt exceeded [`Config::attempt_timeout`].
     #[error("no answer within {} s", .0.as_secs_f64())]
     TimedOut(Span),
+    /// Carriers connect, and carry nothing.
+    #[error("it connects, and then nothing gets through")]
+    Barren,
     /// The reason from the shell.
     #[error("{0}")]
     Failed(F),
@@ -200,7 +218,13 @@ pub enum Input<F, L> {
         in_use: bool,
     },
     /// A carrier does not get through.
-    Suspect(CarrierId),
+    Suspect {
+        carrier: CarrierId,
+        /// Whether it has carried no more than a handshake.
+        is_barren: bool,
+    },
+    /// A carrier has carried more than a handshake.
+    Delivered(CarrierId),
     /// A suspect carrier works again.
     Recovered(CarrierId),
     /// The gateway has ended the session.
@@ -218,7 +242,7 @@ pub enum Input<F, L> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Output<F, L> {
     /// Connect to the gateway on a path, exchange hello and welcome, and attach the carrier.
-    Dial { path: PathId, transport: CarrierTransport },
+    Dial { path: PathId, transport: CarrierTransport, packets: PacketSize },
     /// End the attempt on a path.
     Abandon(PathId),
     /// Detach a carrier from the session.
@@ -236,8 +260,8 @@ pub enum Output<F, L> {
 /// An event for the user.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event<F, L> {
-    /// A path has a new carrier.
-    Up(PathId),
+    /// A path has a new carrier, with small packets if others are lost.
+    Up(PathId, PacketSize),
     /// A path has lost its carrier. Not reported if the path falls asleep.
     Down(PathId, Loss<L>),
     /// An attempt on a path failed. Reported again only if the reason changes.
@@ -279,6 +303,43 @@ struct Path<F> {
     tcp_failures_left: u8,
     /// The last reported failure since the last success.
     reported_failure: Option<Failure<F>>,
+    /// Whether the carrier has not delivered anything.
+    is_barren: bool,
+    way: Way,
+    /// Whether data has passed this way, and no attempt has failed since.
+    way_works: bool,
+    /// Whether data has passed in no way since the last success.
+    is_on_trial: bool,
+}
+
+/// A way to get data through a path, in the order of attempts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Way {
+    Normal,
+    /// The network may have been silent for a moment only.
+    NormalAgain,
+    SmallPackets,
+    Quic,
+}
+
+impl Way {
+    /// `None` after the last one.
+    fn next(self, choice: TransportChoice) -> Option<Self> {
+        match (self, choice) {
+            (Self::Normal, _) => Some(Self::NormalAgain),
+            (_, TransportChoice::Only(CarrierTransport::Quic)) => None,
+            (Self::NormalAgain, _) => Some(Self::SmallPackets),
+            (Self::SmallPackets, TransportChoice::TcpThenQuic) => Some(Self::Quic),
+            (Self::SmallPackets | Self::Quic, _) => None,
+        }
+    }
+
+    fn packets(self) -> PacketSize {
+        match self {
+            Self::SmallPackets => PacketSize::Small,
+            Self::Normal | Self::NormalAgain | Self::Quic => PacketSize::Normal,
+        }
+    }
 }
 
 /// Current activity of a path.
@@ -342,6 +403,10 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
             backoff: self.config.first_backoff,
             tcp_failures_left: 0,
             reported_failure: None,
+            is_barren: false,
+            way: Way::Normal,
+            way_works: false,
+            is_on_trial: false,
         });
         id
     }
@@ -349,7 +414,13 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
     /// Processes an event that happened at `now`.
     pub fn handle(&mut self, now: Time, input: Input<F, L>) {
         match input {
-            Input::PathChanged(path) => self.wake(path),
+            Input::PathChanged(id) => {
+                if let Some(path) = self.path(id) {
+                    // It may lead elsewhere now.
+                    (path.way, path.way_works, path.is_on_trial) = (Way::Normal, false, false);
+                }
+                self.wake(id);
+            }
             Input::LinkDown(path) => self.on_link_down(path),
             Input::Secured(path) => self.on_secured(path),
             Input::Connected(path, carrier) => self.on_connected(path, carrier),
@@ -357,10 +428,12 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
             Input::Lost { carrier, reason, idle, in_use } => {
                 self.on_lost(now, carrier, reason, idle && !in_use);
             }
-            Input::Suspect(carrier) => self.on_suspect(now, carrier),
+            Input::Suspect { carrier, is_barren } => self.on_suspect(now, carrier, is_barren),
+            Input::Delivered(carrier) => self.on_delivered(carrier),
             Input::Recovered(carrier) => {
                 if let Some((_, path)) = self.path_of(carrier) {
                     path.is_suspect = false;
+                    path.is_barren = false;
                     if matches!(path.activity, Activity::Backoff(..)) {
                         path.activity = Activity::Settled;
                     }
@@ -423,7 +496,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
     pub fn state(&self, path: PathId) -> PathState {
         self.paths.get(usize::from(path.0)).map_or(PathState::Down, |path| {
             match (path.carrier, path.asleep_since) {
-                (Some(_), _) if path.is_suspect => PathState::Suspect,
+                (Some(_), _) if path.is_suspect || path.is_on_trial => PathState::Suspect,
                 (Some(_), _) => PathState::Up,
                 (None, Some(_)) => PathState::Asleep,
                 (None, None) => PathState::Down,
@@ -509,13 +582,35 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         };
         let old = path.carrier.replace(carrier);
         path.is_suspect = false;
+        path.is_barren = false;
         path.asleep_since = None;
-        path.backoff = first_backoff;
-        path.reported_failure = None;
         path.activity = Activity::Settled;
+        let (packets, is_on_trial) = (path.way.packets(), path.is_on_trial);
+        if !is_on_trial {
+            path.backoff = first_backoff;
+            path.reported_failure = None;
+        }
         self.is_known = true;
         self.outputs.extend(old.map(Output::Detach));
-        self.report(Event::Up(id));
+        if !is_on_trial {
+            self.report(Event::Up(id, packets));
+        }
+    }
+
+    fn on_delivered(&mut self, carrier: CarrierId) {
+        let first_backoff = self.config.first_backoff;
+        let Some((id, path)) = self.path_of(carrier) else { return };
+        path.is_barren = false;
+        path.way_works = true;
+        if path.way == Way::NormalAgain {
+            path.way = Way::Normal;
+        }
+        if std::mem::take(&mut path.is_on_trial) {
+            path.backoff = first_backoff;
+            path.reported_failure = None;
+            let packets = path.way.packets();
+            self.report(Event::Up(id, packets));
+        }
     }
 
     /// Processes a failed attempt: falls back to QUIC, or starts the backoff.
@@ -557,7 +652,8 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         let Some(path) = self.path(id) else { return };
         if let Activity::Attempt(attempt) = &mut path.activity {
             attempt.stage = Stage::FallenBack(until, reason);
-            self.outputs.push_back(Output::Dial { path: id, transport: CarrierTransport::Quic });
+            let (transport, packets) = (CarrierTransport::Quic, PacketSize::Normal);
+            self.outputs.push_back(Output::Dial { path: id, transport, packets });
         }
     }
 
@@ -574,6 +670,9 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
             Some(_) => !path.is_suspect,
             None => path.asleep_since.is_some(),
         };
+        if !std::mem::take(&mut path.way_works) {
+            path.way = Way::Normal;
+        }
         path.activity = if needs_none {
             Activity::Settled
         } else if is_outdated {
@@ -610,10 +709,11 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         }
     }
 
-    fn on_suspect(&mut self, now: Time, carrier: CarrierId) {
+    fn on_suspect(&mut self, now: Time, carrier: CarrierId, is_barren: bool) {
         let until = now + self.config.suspect_grace;
         let Some((id, path)) = self.path_of(carrier) else { return };
         path.is_suspect = true;
+        path.is_barren = is_barren;
         match path.activity {
             Activity::Settled => path.activity = Activity::Suspect(until),
             _ => self.wake(id),
@@ -698,9 +798,10 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
                 self.dial(now, id);
             }
             Activity::RenewalPause(at) if *at <= now => self.dial(now, id),
-            Activity::Suspect(at) if *at <= now => match path.is_suspect {
-                true => self.dial(now, id),
-                false => path.activity = Activity::Settled,
+            Activity::Suspect(at) if *at <= now => match (path.is_suspect, path.is_barren) {
+                (true, true) => self.try_next_way(now, id),
+                (true, false) => self.dial(now, id),
+                (false, _) => path.activity = Activity::Settled,
             },
             Activity::Attempt(attempt) => {
                 let is_late = match &attempt.stage {
@@ -721,20 +822,44 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         }
     }
 
+    /// A carrier has connected, and nothing gets through.
+    fn try_next_way(&mut self, now: Time, id: PathId) {
+        let config = self.config;
+        let Some(path) = self.path(id) else { return };
+        match path.way.next(config.transport) {
+            Some(way) => {
+                (path.way, path.way_works) = (way, false);
+                self.dial(now, id);
+            }
+            None => {
+                (path.way, path.way_works, path.is_on_trial) = (Way::Normal, false, true);
+                path.activity = Activity::Backoff(now, now + path.backoff);
+                if path.reported_failure.as_ref() != Some(&Failure::Barren) {
+                    path.reported_failure = Some(Failure::Barren);
+                    self.report(Event::Failed(id, Failure::Barren));
+                }
+            }
+        }
+    }
+
     fn dial(&mut self, now: Time, id: PathId) {
         let config = self.config;
-        let (transport, until) = match config.transport {
-            TransportChoice::Only(transport) => (transport, None),
-            TransportChoice::TcpThenQuic => (CarrierTransport::Tcp, Some(now + config.tcp_timeout)),
-        };
         let Some(path) = self.path(id) else { return };
+        let packets = path.way.packets();
+        let (transport, until) = match (config.transport, path.way) {
+            (TransportChoice::Only(transport), _) => (transport, None),
+            (TransportChoice::TcpThenQuic, Way::Quic) => (CarrierTransport::Quic, None),
+            (TransportChoice::TcpThenQuic, _) => {
+                (CarrierTransport::Tcp, Some(now + config.tcp_timeout))
+            }
+        };
         path.activity = Activity::Attempt(Attempt {
             began: now,
             deadline: now + config.attempt_timeout,
             stage: Stage::Connecting(transport, until),
             is_outdated: false,
         });
-        self.outputs.push_back(Output::Dial { path: id, transport });
+        self.outputs.push_back(Output::Dial { path: id, transport, packets });
     }
 }
 

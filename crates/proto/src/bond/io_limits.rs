@@ -18,6 +18,9 @@ pub struct IoLimits {
     pub metrics_requests: usize,
     /// Timeout of an application's request to a proxy.
     pub proxy_request: Span,
+    /// Timeout of the gateway's answer whether it has connected to a server, for a proxy that waits
+    /// for it. Longer than `server_connect`.
+    pub server_answer: Span,
     /// Timeout of a direct connection to a server.
     pub direct_connect: Span,
     /// Timeout of a connection from the gateway to a server, including name resolution.
@@ -45,6 +48,7 @@ impl Default for IoLimits {
             metrics_request: Span::from_secs(5),
             metrics_requests: 16,
             proxy_request: Span::from_secs(10),
+            server_answer: Span::from_secs(20),
             direct_connect: Span::from_secs(15),
             server_connect: Span::from_secs(15),
             owner_lookup: Span::from_millis(250),

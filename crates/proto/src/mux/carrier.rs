@@ -71,6 +71,7 @@ impl TransportInfo {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum SentContent {
     Open { stream: StreamId, length: u64 },
+    Opened { stream: StreamId },
     Data { stream: StreamId, range: Range, fin: bool },
     Reset { stream: StreamId },
     StreamCredit { stream: StreamId },

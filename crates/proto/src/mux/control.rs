@@ -11,6 +11,7 @@ use crate::sched::{PathId, PathSet};
 /// A queued message without payload.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum ControlMessage {
+    Opened(StreamId),
     Reset(StreamId),
     StreamCredit(StreamId),
     Credit,
@@ -38,7 +39,8 @@ impl<P: Payload> Mux<P> {
     /// paths.
     pub(super) fn control_class(&self, notice: ControlMessage) -> u16 {
         match notice {
-            ControlMessage::Reset(id)
+            ControlMessage::Opened(id)
+            | ControlMessage::Reset(id)
             | ControlMessage::StreamCredit(id)
             | ControlMessage::Assign(id) => {
                 self.streams.get(&id).map_or(UNLABELLED_CLASS, |stream| stream.label.into())
@@ -59,6 +61,7 @@ impl<P: Payload> Mux<P> {
     /// stream is closed.
     pub(super) fn requeue_control(&mut self, id: StreamId) {
         for notice in [
+            ControlMessage::Opened(id),
             ControlMessage::Reset(id),
             ControlMessage::StreamCredit(id),
             ControlMessage::Assign(id),
@@ -115,6 +118,11 @@ impl<P: Payload> Mux<P> {
         notice: ControlMessage,
     ) -> Option<(SentContent, Message<P>)> {
         Some(match notice {
+            ControlMessage::Opened(id) => {
+                // The client needs no confirmation of a connection that has ended since.
+                self.streams.get(&id).filter(|stream| stream.reset.is_none())?;
+                (SentContent::Opened { stream: id }, Message::Opened { stream: id })
+            }
             ControlMessage::Reset(id) => {
                 let stream = self.streams.get(&id)?;
                 let code = stream.reset?.code;

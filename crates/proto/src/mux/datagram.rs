@@ -45,6 +45,9 @@ pub(super) struct Datagrams<P> {
     halves: VecDeque<Half<P>>,
     timeout: Span,
     max_flows: u64,
+    /// Whether the peer opens flows. At a client, a datagram of an unknown flow is one of a closed
+    /// flow.
+    accepts_flows: bool,
     dropped: u64,
 }
 
@@ -129,7 +132,7 @@ impl ReplayWindow {
 }
 
 impl<P: Payload> Datagrams<P> {
-    pub(super) fn new(stale: Span, most_flows: u64) -> Self {
+    pub(super) fn new(stale: Span, most_flows: u64, accepts_flows: bool) -> Self {
         Self {
             flows: HashMap::new(),
             queue: ClassQueue::new(),
@@ -139,6 +142,7 @@ impl<P: Payload> Datagrams<P> {
             halves: VecDeque::new(),
             timeout: stale,
             max_flows: most_flows,
+            accepts_flows,
             dropped: 0,
         }
     }
@@ -163,6 +167,11 @@ impl<P: Payload> Datagrams<P> {
             let Some(oldest) = oldest else { break };
             self.drop_one(oldest);
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn flow_count(&self) -> usize {
+        self.flows.len()
     }
 
     /// Returns the priority of the next queued datagram, or `None` if the queue is empty.
@@ -207,8 +216,11 @@ impl<P: Payload> Datagrams<P> {
         second: bool,
         data: P,
     ) -> Option<P> {
-        let flow = self.flow(path, id, label)?;
-        if flow.received.contains(number) {
+        // A half alone does not open a flow: it may be late, and nothing would close the flow.
+        let flow = self.flows.get(&id);
+        if flow.is_none() && !self.accepts_flows
+            || flow.is_some_and(|flow| flow.received.contains(number))
+        {
             return None;
         }
         let find = |second: bool| {
@@ -232,7 +244,8 @@ impl<P: Payload> Datagrams<P> {
     }
 
     fn flow(&mut self, path: PathId, id: FlowId, label: u8) -> Option<&mut Flow> {
-        if self.flows.len() as u64 >= self.max_flows && !self.flows.contains_key(&id) {
+        let has_room = self.accepts_flows && (self.flows.len() as u64) < self.max_flows;
+        if !has_room && !self.flows.contains_key(&id) {
             return None;
         }
         let flow = self.flows.entry(id).or_insert_with(Flow::new);

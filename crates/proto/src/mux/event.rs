@@ -37,7 +37,11 @@ pub enum Input<P> {
         label: u8,
         /// Destination for the gateway.
         destination: Destination,
+        /// Whether the gateway confirms its connection to the destination: [`Output::Opened`].
+        confirm: bool,
     },
+    /// The gateway has connected a stream to its destination.
+    Opened { stream: StreamId },
     /// The application wrote data.
     Write { stream: StreamId, data: P },
     /// The application has no more data to write.
@@ -78,6 +82,11 @@ pub enum Output<P> {
         stream: StreamId,
         label: u8,
         destination: Destination,
+    },
+    /// The gateway has connected a stream to its destination. Data of the stream may arrive
+    /// earlier, and then this output may be missing.
+    Opened {
+        stream: StreamId,
     },
     /// Deliver data to the application.
     Data {
@@ -150,7 +159,8 @@ pub struct Counters {
     pub received: u64,
     /// Part of `received` that was received before.
     pub duplicate: u64,
-    /// Datagrams that were dropped because they were stale, too long or too many.
+    /// Datagrams that were dropped because they were stale, too long or too many, or because their
+    /// flow was closed.
     pub dropped: u64,
     /// Bytes of messages without application data.
     pub headers: u64,

@@ -40,8 +40,16 @@ impl<P: Payload> Mux<P> {
             self.last_receiver = Some(id);
         }
         match message {
-            Message::Open { stream, label, destination: target, data } => {
-                self.on_open(stream, label, target, data)?;
+            Message::Open { stream, label, destination: target, confirm, data } => {
+                self.on_open(stream, label, target, confirm, data)?;
+            }
+            Message::Opened { stream } => {
+                if self.config.role == Role::Gateway {
+                    return Err("it confirmed a stream to the gateway");
+                }
+                if self.ensure_stream(stream)? {
+                    self.on_opened(stream);
+                }
             }
             Message::Data { stream, offset, fin, data } => {
                 if self.ensure_stream(stream)? {
@@ -155,6 +163,7 @@ impl<P: Payload> Mux<P> {
         id: StreamId,
         label: Label,
         target: Destination,
+        confirm: bool,
         data: P,
     ) -> Result<(), &'static str> {
         if self.config.role == Role::Client {
@@ -162,6 +171,7 @@ impl<P: Payload> Mux<P> {
         }
         self.on_relabel(label)?;
         if !self.ensure_stream(id)? {
+            self.counters.received += data.len() as u64;
             self.counters.duplicate += data.len() as u64;
             return Ok(());
         }
@@ -170,6 +180,7 @@ impl<P: Payload> Mux<P> {
             if stream.revision == 0 {
                 stream.label = label.id;
             }
+            stream.confirms |= confirm;
             !std::mem::replace(&mut stream.is_open, true) && stream.reset.is_none()
         });
         self.requeue_control(id);
@@ -185,6 +196,14 @@ impl<P: Payload> Mux<P> {
             }
         }
         self.on_data(id, 0, false, data)
+    }
+
+    /// Reports the first confirmation of a stream.
+    fn on_opened(&mut self, id: StreamId) {
+        let Some(stream) = self.streams.get_mut(&id) else { return };
+        if std::mem::take(&mut stream.confirms) && stream.reset.is_none() {
+            self.outputs.push_back(Output::Opened { stream: id });
+        }
     }
 
     pub(super) fn on_data(

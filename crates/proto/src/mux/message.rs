@@ -126,7 +126,13 @@ pub enum Message<P> {
         stream: StreamId,
         label: Label,
         destination: Destination,
+        /// Whether the client expects [`Message::Opened`].
+        confirm: bool,
         data: P,
+    },
+    /// The gateway has connected a stream to its destination.
+    Opened {
+        stream: StreamId,
     },
     /// Bytes of a stream from `offset`; with `fin` they are the last.
     Data {
@@ -231,6 +237,8 @@ mod kind {
     pub const RELABEL: u8 = 0x17;
     pub const ASSIGN: u8 = 0x18;
     pub const PATH_DOWN: u8 = 0x19;
+    pub const OPEN_CONFIRM: u8 = 0x1a;
+    pub const OPENED: u8 = 0x1b;
     pub const DATAGRAM: u8 = 0x20;
     pub const FIRST_HALF: u8 = 0x21;
     pub const SECOND_HALF: u8 = 0x22;
@@ -296,12 +304,16 @@ impl<P> Message<P> {
                 out.extend([kind::REFUSE, code.number()]);
                 put_name(out, words);
             }
-            Self::Open { stream, label, destination: target, .. } => {
-                out.push(kind::OPEN);
+            Self::Open { stream, label, destination: target, confirm, .. } => {
+                out.push(if *confirm { kind::OPEN_CONFIRM } else { kind::OPEN });
                 put_number(out, stream.0);
                 put_label(out, label);
                 put_destination(out, target);
                 put_length(out, payload);
+            }
+            Self::Opened { stream } => {
+                out.push(kind::OPENED);
+                put_number(out, stream.0);
             }
             Self::Data { stream, offset, fin, .. } => {
                 out.push(if *fin { kind::DATA_FIN } else { kind::DATA });
@@ -371,9 +383,10 @@ impl<T> Message<T> {
             Self::Hello(hello) => Message::Hello(hello),
             Self::Welcome(welcome) => Message::Welcome(welcome),
             Self::Refuse(code, words) => Message::Refuse(code, words),
-            Self::Open { stream, label, destination: target, data } => {
-                Message::Open { stream, label, destination: target, data: hold(data) }
+            Self::Open { stream, label, destination: target, confirm, data } => {
+                Message::Open { stream, label, destination: target, confirm, data: hold(data) }
             }
+            Self::Opened { stream } => Message::Opened { stream },
             Self::Data { stream, offset, fin, data } => {
                 Message::Data { stream, offset, fin, data: hold(data) }
             }
@@ -449,12 +462,15 @@ impl<'a> Decoder<'a> {
                 })
             }
             kind::REFUSE => Message::Refuse(RefuseCode::from_number(self.byte()?)?, self.name()?),
-            kind::OPEN => {
+            which @ (kind::OPEN | kind::OPEN_CONFIRM) => {
                 let stream = StreamId(self.number()?);
                 let label = self.label()?;
                 let target = self.destination()?;
-                Message::Open { stream, label, destination: target, data: self.payload()? }
+                let confirm = which == kind::OPEN_CONFIRM;
+                let data = self.payload()?;
+                Message::Open { stream, label, destination: target, confirm, data }
             }
+            kind::OPENED => Message::Opened { stream: StreamId(self.number()?) },
             which @ (kind::DATA | kind::DATA_FIN) => {
                 let stream = StreamId(self.number()?);
                 let offset = self.number()?;

@@ -199,6 +199,7 @@ impl<P: Payload> Mux<P> {
         let opens = self.streams.get(&id).and_then(|stream| stream.pending_open.as_ref());
         if let Some(PendingOpen { destination: target, is_in_flight: false, .. }) = opens {
             let target = target.clone();
+            let confirm = self.streams.get(&id)?.confirms;
             let taken = self.edit(id, |stream| {
                 if let Some(open) = &mut stream.pending_open {
                     (open.is_in_flight, open.was_sent) = (true, true);
@@ -212,7 +213,8 @@ impl<P: Payload> Mux<P> {
             self.count_sent(length);
             self.carriers[at].record_sent(now, SentContent::Open { stream: id, length });
             self.add_copies(id, piece.range, true, false, others);
-            return Some((at, Message::Open { stream: id, label, destination: target, data }));
+            let destination = target;
+            return Some((at, Message::Open { stream: id, label, destination, confirm, data }));
         }
         let taken = self.edit(id, |stream| {
             let piece = stream.send.take(ahead, max, fresh)?;
@@ -293,7 +295,8 @@ impl<P: Payload> Mux<P> {
                 let (version, policy) = self.labels.get(&stream.label).copied().unwrap_or_default();
                 let label = Label { id: stream.label, version, stream_policy: policy };
                 let content = SentContent::Open { stream: id, length };
-                (content, Message::Open { stream: id, label, destination: target, data })
+                let confirm = stream.confirms;
+                (content, Message::Open { stream: id, label, destination: target, confirm, data })
             } else if let Some(Piece { range, fin, .. }) =
                 piece.or_else(|| stream.send.fin_copy().filter(|_| owed.fin))
             {

@@ -60,6 +60,7 @@ impl<P: Payload> Mux<P> {
     pub(super) fn has_other_carrier(&self, content: SentContent) -> bool {
         let paths = match content {
             SentContent::Open { stream, .. }
+            | SentContent::Opened { stream }
             | SentContent::Data { stream, .. }
             | SentContent::Reset { stream }
             | SentContent::StreamCredit { stream }
@@ -103,6 +104,7 @@ impl<P: Payload> Mux<P> {
             SentContent::Data { stream, range, fin } => {
                 return self.edit(stream, |s| s.send.on_lost(range, fin)).unwrap_or_default();
             }
+            SentContent::Opened { stream } => ControlMessage::Opened(stream),
             SentContent::Reset { stream } => ControlMessage::Reset(stream),
             SentContent::StreamCredit { stream } => ControlMessage::StreamCredit(stream),
             SentContent::Credit => ControlMessage::Credit,

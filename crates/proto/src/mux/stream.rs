@@ -24,6 +24,8 @@ pub(super) struct Stream<P> {
     pub pending_open: Option<PendingOpen>,
     /// Whether this endpoint knows the target: always at a client, after `Open` at a gateway.
     pub is_open: bool,
+    /// Whether the client expects a confirmation of the connection.
+    pub confirms: bool,
     pub send: SendHalf<P>,
     pub receive: ReceiveHalf<P>,
     /// Bytes of the session's leases that belong to this stream.
@@ -82,6 +84,7 @@ impl<P: Payload> Stream<P> {
             revision: 0,
             pending_open: None,
             is_open: false,
+            confirms: false,
             send: SendHalf::new(max),
             receive: ReceiveHalf::new(window),
             leased: 0,
@@ -106,11 +109,12 @@ impl<P: Payload> Stream<P> {
 }
 
 impl<P: Payload> Mux<P> {
-    pub(super) fn open(&mut self, id: StreamId, label: u8, target: Destination) {
+    pub(super) fn open(&mut self, id: StreamId, label: u8, target: Destination, confirm: bool) {
         let mut stream = Stream::new(label, self.peer_stream_credit, self.config.stream_credit);
         stream.pending_open =
             Some(PendingOpen { destination: target, is_in_flight: false, was_sent: false });
         stream.is_open = true;
+        stream.confirms = confirm;
         self.opened_streams.insert(Range::new(id.0, id.0 + 1));
         self.streams.insert(id, stream);
         self.edit(id, |_| {});
@@ -149,6 +153,7 @@ impl<P: Payload> Mux<P> {
         // The application that ended the stream needs no more outputs for it.
         self.outputs.retain(|output| match output {
             Output::Open { stream, .. }
+            | Output::Opened { stream }
             | Output::Data { stream, .. }
             | Output::Finished { stream }
             | Output::Writable { stream } => *stream != id,

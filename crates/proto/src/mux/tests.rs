@@ -1,5 +1,7 @@
+mod campaign;
 mod datagrams;
 mod failover;
+mod lane;
 mod message;
 mod random;
 mod scenarios;

@@ -1,6 +1,7 @@
 //! Messages of a running client.
 
 use manyways_net::bond::ClientEvent;
+use manyways_proto::bond::dial::PacketSize;
 use manyways_proto::bond::interception::AddressFamilies;
 use manyways_sys::interface;
 use manyways_sys::tproxy::Selection;
@@ -75,7 +76,10 @@ pub async fn print_events(
                 let to: Vec<String> = to.iter().map(ToString::to_string).collect();
                 eprintln!("manyways: the gateway's name now resolves to {}", to.join(", "));
             }
-            ClientEvent::PathUp { path } => eprintln!("manyways: {path} is up"),
+            ClientEvent::PathUp { path, packets: PacketSize::Small } => {
+                eprintln!("manyways: {path} is up, with small packets: larger ones are lost");
+            }
+            ClientEvent::PathUp { path, .. } => eprintln!("manyways: {path} is up"),
             ClientEvent::PathDown { path, reason } => {
                 eprintln!("manyways: {path} is down: {reason}")
             }

@@ -41,9 +41,20 @@ pub struct Args {
     /// Also serve a SOCKS5 proxy at this address.
     #[arg(long, value_name = "ADDR:PORT", value_parser = listen::parse_local)]
     pub socks: Option<SocketAddr>,
-    /// Also serve an HTTP CONNECT proxy at this address.
+    /// Also serve an HTTP proxy at this address: CONNECT, and requests for http:// URIs.
     #[arg(long, value_name = "ADDR:PORT", value_parser = listen::parse_local)]
     pub http_proxy: Option<SocketAddr>,
+    /// Require this user name and password of applications that use a proxy. FILE is one line
+    /// user:password, readable only by its owner.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub proxy_password_file: Option<PathBuf>,
+    /// Serve proxies at an address that other hosts can reach, without a password.
+    #[arg(long, conflicts_with = "proxy_password_file")]
+    pub open_proxy: bool,
+    /// Answer a SOCKS5 or CONNECT request only after the gateway has connected to the server, with the
+    /// reason of a failure. Costs one more round trip to the gateway for each connection.
+    #[arg(long)]
+    pub wait_for_server: bool,
     /// File that assigns traffic to networks: docs/bond-policy.md. The file is read again when it
     /// changes; `manyways bond check` checks it.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]

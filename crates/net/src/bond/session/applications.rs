@@ -9,10 +9,11 @@ use bytes::{Buf, Bytes};
 use manyways_proto::bond::rate_limit::Direction;
 use manyways_proto::mux::{Destination, Input, ResetCode, StreamId};
 use manyways_unit::Time;
+use manyways_wire::http::RequestBody;
 use socket2::SockRef;
 use tokio::io::{Interest, Ready};
 use tokio::net::TcpStream;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 use tokio::task::AbortHandle;
 
 use super::{Session, SessionEvent, SessionHandle};
@@ -43,6 +44,39 @@ pub(super) struct StreamSocket {
     pub(super) task: Option<AbortHandle>,
     /// Of the socket, at a gateway.
     descriptor: Option<Descriptor>,
+    /// The receiver of the outcome of the gateway's connection, until it is known.
+    pub(super) outcome: Option<oneshot::Sender<Result<(), ResetCode>>>,
+    /// Delimits the bytes for the server; later bytes are discarded.
+    pub(super) body: Option<RequestBody>,
+}
+
+/// A stream to open for an application.
+#[derive(Debug)]
+pub(in crate::bond) struct StreamRequest {
+    pub(in crate::bond) target: Destination,
+    pub(in crate::bond) label: u8,
+    /// The first bytes for the server.
+    pub(in crate::bond) first: Bytes,
+    /// Delimits the further bytes for the server; `None` if all bytes are for the server.
+    pub(in crate::bond) body: Option<RequestBody>,
+}
+
+/// A stream that is opened without the application's socket until the gateway has connected to the
+/// server.
+#[derive(Debug)]
+pub(in crate::bond) struct OpeningStream {
+    pub(in crate::bond) stream: StreamId,
+    /// Number among all streams of the client.
+    pub(in crate::bond) number: u64,
+    outcome: oneshot::Receiver<Result<(), ResetCode>>,
+}
+
+impl OpeningStream {
+    /// Waits for the outcome of the gateway's connection.
+    pub(in crate::bond) async fn outcome(&mut self) -> Result<(), ResetCode> {
+        // The session or a rule of the policy has ended the stream.
+        (&mut self.outcome).await.unwrap_or(Err(ResetCode::Aborted))
+    }
 }
 
 impl StreamSocket {
@@ -57,36 +91,53 @@ impl StreamSocket {
             wake: Rc::new(Notify::new()),
             task: None,
             descriptor: None,
+            outcome: None,
+            body: None,
         }
     }
 }
 
 impl SessionHandle {
-    /// Opens a stream for an application's connection, of which `first` is already read. Returns
-    /// the stream and its number among all streams of the client.
+    /// Opens a stream for an application's connection. Returns the stream and its number among all
+    /// streams of the client.
     pub(in crate::bond) fn open(
         &self,
         socket: TcpStream,
-        target: Destination,
-        label: u8,
-        first: Bytes,
+        request: StreamRequest,
     ) -> (StreamId, u64) {
-        let (stream, number) = self.with(|session| {
-            let stream = StreamId(session.next_stream);
-            session.next_stream += 1;
-            let number = session.counters.begin(stream);
-            session.counters.on_written(stream, first.len());
-            let now = session.clock.now();
-            let application = StreamSocket::new();
-            session.applications.insert(stream, application);
-            session.mux.handle(now, Input::Open { stream, label, destination: target });
-            if !first.is_empty() {
-                session.mux.handle(now, Input::Write { stream, data: Chunk(first) });
-            }
-            (stream, number)
-        });
+        let (stream, number) = self.with(|session| session.open(request, None));
         self.attach_socket(stream, socket, None);
         (stream, number)
+    }
+
+    /// Opens a stream, and asks the gateway to confirm its connection to the server.
+    /// [`SessionHandle::attach_opened`] attaches the application's connection.
+    pub(in crate::bond) fn open_confirmed(&self, request: StreamRequest) -> OpeningStream {
+        let (sender, outcome) = oneshot::channel();
+        let (stream, number) = self.with(|session| {
+            let opened = session.open(request, Some(sender));
+            session.pump();
+            opened
+        });
+        OpeningStream { stream, number, outcome }
+    }
+
+    /// Attaches the connection of an application whose stream the gateway has confirmed. If the
+    /// stream has ended since, the connection is reset.
+    pub(in crate::bond) fn attach_opened(&self, opening: &OpeningStream, socket: TcpStream) {
+        match self.with(|session| session.has_stream(opening)) {
+            true => self.attach_socket(opening.stream, socket, None),
+            false => {
+                let _ = SockRef::from(&socket).set_linger(Some(Duration::ZERO));
+            }
+        }
+    }
+
+    /// Ends a stream without an application's connection, if it has not ended.
+    pub(in crate::bond) fn abandon(&self, opening: &OpeningStream) {
+        if self.with(|session| session.has_stream(opening)) {
+            self.end(opening.stream);
+        }
     }
 
     /// Attaches the connection of a stream.
@@ -156,6 +207,42 @@ impl SessionHandle {
 }
 
 impl Session {
+    /// Opens a stream. With `outcome`, the gateway confirms its connection to the server.
+    fn open(
+        &mut self,
+        request: StreamRequest,
+        outcome: Option<oneshot::Sender<Result<(), ResetCode>>>,
+    ) -> (StreamId, u64) {
+        let StreamRequest { target: destination, label, first, body } = request;
+        let stream = StreamId(self.next_stream);
+        self.next_stream += 1;
+        let number = self.counters.begin(stream);
+        self.counters.on_written(stream, first.len());
+        let now = self.clock.now();
+        let confirm = outcome.is_some();
+        let application = StreamSocket { outcome, body, ..StreamSocket::new() };
+        self.applications.insert(stream, application);
+        self.mux.handle(now, Input::Open { stream, label, destination, confirm });
+        if !first.is_empty() {
+            self.mux.handle(now, Input::Write { stream, data: Chunk(first) });
+        }
+        (stream, number)
+    }
+
+    /// Whether a stream exists. Another session has other streams with the same identifiers.
+    fn has_stream(&self, opening: &OpeningStream) -> bool {
+        let totals = self.counters.stream(opening.stream);
+        totals.is_some_and(|totals| totals.number == opening.number)
+    }
+
+    /// Reports the outcome of the gateway's connection, if it is the first report.
+    pub(super) fn report_outcome(&mut self, id: StreamId, outcome: Result<(), ResetCode>) {
+        let application = self.applications.get_mut(&id);
+        if let Some(waiting) = application.and_then(|application| application.outcome.take()) {
+            let _ = waiting.send(outcome);
+        }
+    }
+
     fn on_application_ready(&mut self, id: StreamId, ready: io::Result<Ready>) {
         let Ok(ready) = ready else { return self.abort(id) };
         if ready.is_writable() || ready.is_write_closed() {
@@ -197,7 +284,16 @@ impl Session {
                 self.mux.handle(now, Input::Finish { stream: id });
             }
             Ok(count) => {
-                let data = Chunk(self.scratch.split().freeze());
+                let mut data = self.scratch.split().freeze();
+                let mut count = count;
+                if let Some(body) = &mut application.body {
+                    count = body.take(&data);
+                    data.truncate(count);
+                    if count == 0 {
+                        return;
+                    }
+                }
+                let data = Chunk(data);
                 if let Some(limit) = &self.limit {
                     limit.charge(Direction::Down, count);
                 }

@@ -25,6 +25,8 @@ pub(super) struct CarrierSlot {
     /// Whether the transport accepts no more data.
     pub(super) is_blocked: bool,
     pub(super) has_unflushed: bool,
+    /// Received and acknowledged bytes when it was attached; `None` once it has carried more.
+    untried_since: Option<(u64, u64)>,
     /// When the transport was last sampled.
     pub(super) sampled_at: Option<Time>,
     pub(super) wake: Rc<Notify>,
@@ -50,11 +52,13 @@ impl SessionHandle {
             let id = CarrierId(session.next_carrier);
             session.next_carrier += 1;
             let now = session.clock.now();
+            let untried_since = Some((io.byte_counts().0, info.acknowledged));
             let slot = CarrierSlot {
                 io,
                 path,
                 is_blocked: false,
                 has_unflushed: false,
+                untried_since,
                 sampled_at: None,
                 wake: Rc::clone(&wake),
                 task: None,
@@ -91,7 +95,25 @@ impl SessionHandle {
     }
 }
 
+/// Bytes of several packets of full size, more than a handshake.
+const TRIAL: u64 = 4_000;
+
 impl Session {
+    /// Whether a carrier has carried more than a handshake, in either direction.
+    pub(super) fn has_delivered(&mut self, id: CarrierId) -> bool {
+        let Some(slot) = self.carriers.get_mut(&id) else { return false };
+        let Some((received, acknowledged)) = slot.untried_since else { return true };
+        let has_delivered = slot.io.byte_counts().0 >= received + TRIAL
+            || slot.io.transport_info().is_some_and(|info| {
+                info.acknowledged >= acknowledged + TRIAL / slot.io.bytes_per_acknowledgement()
+            });
+        if has_delivered {
+            slot.untried_since = None;
+            let _ = self.events.send(SessionEvent::Delivered { carrier: id });
+        }
+        has_delivered
+    }
+
     fn on_carrier_ready(&mut self, id: CarrierId, ready: io::Result<Ready>) {
         let Some(slot) = self.carriers.get_mut(&id) else { return };
         let CarrierIo::Tcp(io) = &mut slot.io else { return };
@@ -144,6 +166,7 @@ impl Session {
             self.counters.on_received(path, &message);
             self.mux.handle(now, Input::Message { carrier: id, message });
         }
+        self.has_delivered(id);
         if let Err(error) = done {
             self.on_carrier_lost(id, error);
         }

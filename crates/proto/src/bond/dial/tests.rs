@@ -42,7 +42,11 @@ fn address(last: u8) -> SocketAddr {
 }
 
 fn dial(path: PathId, transport: CarrierTransport) -> TestOutput {
-    Output::Dial { path, transport }
+    Output::Dial { path, transport, packets: PacketSize::Normal }
+}
+
+fn suspect(carrier: CarrierId) -> Input<FailureCause, &'static str> {
+    Input::Suspect { carrier, is_barren: false }
 }
 
 fn failed(path: PathId, cause: FailureCause) -> TestOutput {
@@ -118,7 +122,7 @@ impl Simulation {
     /// Times at which a path was dialled, and the transports.
     fn dials(&self, path: PathId) -> Vec<(u64, CarrierTransport)> {
         let dials = self.outputs.iter().filter_map(|(time, output)| match output {
-            Output::Dial { path: dialled, transport } if *dialled == path => {
+            Output::Dial { path: dialled, transport, .. } if *dialled == path => {
                 Some((*time, *transport))
             }
             _ => None,
@@ -206,6 +210,97 @@ fn data_to_send_ends_a_long_pause_if_no_path_works() {
     assert_eq!(simulation.dials(WIFI), [], "another path carries the data");
 }
 
+/// Carriers of a path connect and are suspect 200 ms later, before anything has passed. Returns the
+/// dials with their times, until they pause.
+fn dials_through_a_black_hole(
+    simulation: &mut Simulation,
+    carrier: &mut u64,
+) -> Vec<(u64, CarrierTransport, PacketSize)> {
+    let mut dials = Vec::new();
+    for _ in 0..5 {
+        let dialled = simulation.outputs.iter().find_map(|(time, output)| match output {
+            Output::Dial { path: WIFI, transport, packets } => Some((*time, *transport, *packets)),
+            _ => None,
+        });
+        let Some(dialled) = dialled else { break };
+        dials.push(dialled);
+        simulation.outputs.retain(|(_, output)| matches!(output, Output::Event(_)));
+        *carrier += 1;
+        simulation.connect(WIFI, *carrier);
+        let now = simulation.now.as_nanos() / 1_000_000;
+        let barren = Input::Suspect { carrier: CarrierId(*carrier), is_barren: true };
+        simulation.until(now + 200).input(barren).until(now + 1_000);
+    }
+    dials
+}
+
+#[test]
+fn where_only_handshakes_pass_packets_get_smaller_and_then_quic_is_tried() {
+    let mut simulation = Simulation::new(Config::default(), 2);
+    simulation.connect(LTE, 100);
+    let mut carrier = 0;
+    let dials = dials_through_a_black_hole(&mut simulation, &mut carrier);
+    let expected = [
+        (0, TCP, PacketSize::Normal),
+        (1_000, TCP, PacketSize::Normal),
+        (2_000, TCP, PacketSize::Small),
+        (3_000, QUIC, PacketSize::Normal),
+    ];
+    assert_eq!(dials, expected);
+    // The path is not said to be up again and again, and the other one is left alone.
+    let barren = Output::Event(Event::Failed(WIFI, Failure::Barren));
+    assert_eq!(simulation.take().into_iter().filter(|said| *said == barren).count(), 1);
+    assert_eq!(simulation.dialer.state(LTE), PathState::Up);
+    for pause in [200, 400, 800] {
+        let now = simulation.now.as_nanos() / 1_000_000;
+        simulation.until(now + pause);
+        assert_eq!(dials_through_a_black_hole(&mut simulation, &mut carrier).len(), 4, "{pause}");
+        assert_eq!(simulation.dialer.state(WIFI), PathState::Suspect);
+        let events = simulation.take().into_iter().filter(|one| matches!(one, Output::Event(_)));
+        assert_eq!(events.count(), 0, "nothing new");
+    }
+    let now = simulation.now.as_nanos() / 1_000_000;
+    simulation.until(now + 1_600).connect(WIFI, 50).take();
+    assert_eq!(simulation.dialer.state(WIFI), PathState::Suspect, "before data has passed");
+    simulation.input(Input::Delivered(CarrierId(50)));
+    assert_eq!(simulation.take(), [Output::Event(Event::Up(WIFI, PacketSize::Normal))]);
+    assert_eq!(simulation.dialer.state(WIFI), PathState::Up);
+}
+
+#[test]
+fn packets_stay_small_where_they_heal_until_the_path_changes() {
+    let mut simulation = Simulation::only(TCP, 1);
+    let barren = |carrier| Input::Suspect { carrier: CarrierId(carrier), is_barren: true };
+    simulation.connect(WIFI, 1).input(barren(1)).until(800);
+    simulation.connect(WIFI, 2).input(barren(2)).until(1_600);
+    simulation.take();
+    simulation.connect(WIFI, 3).input(Input::Delivered(CarrierId(3)));
+    let up = Output::Event(Event::Up(WIFI, PacketSize::Small));
+    assert_eq!(simulation.take(), [Output::Detach(CarrierId(2)), up]);
+    let dialled = |simulation: &mut Simulation| {
+        simulation.take().into_iter().find_map(|output| match output {
+            Output::Dial { packets, .. } => Some(packets),
+            _ => None,
+        })
+    };
+    simulation.lose(3, false, false);
+    assert_eq!(dialled(&mut simulation), Some(PacketSize::Small));
+    simulation.connect(WIFI, 4).input(Input::PathChanged(WIFI)).lose(4, false, false);
+    assert_eq!(dialled(&mut simulation), Some(PacketSize::Normal));
+}
+
+#[test]
+fn a_network_that_is_silent_for_a_moment_keeps_its_packets() {
+    let mut simulation = Simulation::only(TCP, 1);
+    let barren = Input::Suspect { carrier: CarrierId(1), is_barren: true };
+    simulation.connect(WIFI, 1).input(barren).until(800);
+    simulation.take();
+    simulation.connect(WIFI, 2).input(Input::Delivered(CarrierId(2)));
+    let again = Input::Suspect { carrier: CarrierId(2), is_barren: false };
+    simulation.input(again).until(10_000);
+    assert_eq!(simulation.take().last(), Some(&dial(WIFI, TCP)));
+}
+
 #[test]
 fn a_success_begins_the_pauses_and_the_messages_again() {
     let mut simulation = Simulation::only(TCP, 1);
@@ -228,7 +323,7 @@ fn quic_follows_where_tcp_has_no_answer() {
     simulation.until(3_000);
     assert_eq!(simulation.take(), [Output::Abandon(WIFI), dial(WIFI, QUIC)]);
     simulation.connect(WIFI, 7);
-    assert_eq!(simulation.take(), [Output::Event(Event::Up(WIFI))]);
+    assert_eq!(simulation.take(), [Output::Event(Event::Up(WIFI, PacketSize::Normal))]);
     assert!(simulation.dialer.is_connected() && simulation.dialer.resumes());
     assert_eq!(simulation.dialer.next_wakeup(), None);
 }
@@ -296,18 +391,19 @@ fn a_suspect_carrier_gets_a_successor_unless_it_recovers() {
     let mut simulation = Simulation::only(TCP, 1);
     simulation.connect(WIFI, 1);
     simulation.take();
-    simulation.input(Input::Suspect(CarrierId(1)));
+    simulation.input(suspect(CarrierId(1)));
     assert_eq!(simulation.dialer.state(WIFI), PathState::Suspect);
     assert!(!simulation.dialer.is_connected());
     simulation.until(700).input(Input::Recovered(CarrierId(1))).until(60_000);
     assert_eq!(simulation.take(), []);
     assert_eq!(simulation.dialer.state(WIFI), PathState::Up);
-    simulation.input(Input::Suspect(CarrierId(1))).until(60_799);
+    simulation.input(suspect(CarrierId(1))).until(60_799);
     assert_eq!(simulation.take(), []);
     simulation.until(60_800);
     assert_eq!(simulation.take(), [dial(WIFI, TCP)]);
     simulation.connect(WIFI, 2);
-    let replaced = [Output::Detach(CarrierId(1)), Output::Event(Event::Up(WIFI))];
+    let replaced =
+        [Output::Detach(CarrierId(1)), Output::Event(Event::Up(WIFI, PacketSize::Normal))];
     assert_eq!(simulation.take(), replaced);
     simulation.lose(1, false, false);
     assert_eq!(simulation.take(), [], "that one was replaced");
@@ -316,7 +412,7 @@ fn a_suspect_carrier_gets_a_successor_unless_it_recovers() {
 #[test]
 fn suspect_then_dead_then_dialled_again() {
     let mut simulation = Simulation::only(TCP, 1);
-    simulation.connect(WIFI, 1).input(Input::Suspect(CarrierId(1))).until(300);
+    simulation.connect(WIFI, 1).input(suspect(CarrierId(1))).until(300);
     simulation.take();
     simulation.lose(1, false, true);
     let down = Output::Event(Event::Down(WIFI, Loss::Ended("ended")));
@@ -327,12 +423,12 @@ fn suspect_then_dead_then_dialled_again() {
 #[test]
 fn a_suspect_carrier_is_kept_while_its_successor_fails() {
     let mut simulation = Simulation::only(TCP, 1);
-    simulation.connect(WIFI, 1).input(Input::Suspect(CarrierId(1))).until(800);
+    simulation.connect(WIFI, 1).input(suspect(CarrierId(1))).until(800);
     simulation.fail(WIFI, FailureCause::NoAnswer).until(900);
     simulation.take();
     simulation.input(Input::Recovered(CarrierId(1))).until(60_000);
     assert_eq!(simulation.take(), [], "it needs none any more");
-    simulation.input(Input::Suspect(CarrierId(1))).until(60_800);
+    simulation.input(suspect(CarrierId(1))).until(60_800);
     assert_eq!(simulation.take(), [dial(WIFI, TCP)]);
 }
 
@@ -424,7 +520,7 @@ fn a_gateway_that_restarted_gets_another_session_on_every_path() {
 #[test]
 fn a_session_that_the_gateway_ends_begins_again() {
     let mut simulation = Simulation::only(TCP, 2);
-    simulation.connect(WIFI, 1).connect(LTE, 2).input(Input::Suspect(CarrierId(2)));
+    simulation.connect(WIFI, 1).connect(LTE, 2).input(suspect(CarrierId(2)));
     simulation.take();
     simulation.input(Input::SessionEnded);
     let renewed = [Output::RenewSession, Output::Event(Event::Renewed)];
@@ -558,7 +654,7 @@ proptest! {
                 outputs += 1;
                 prop_assert!(outputs < 100, "it does not come to an end");
                 match output {
-                    Output::Dial { path, transport: over } => {
+                    Output::Dial { path, transport: over, .. } => {
                         let path = usize::from(path.0);
                         prop_assert!(seen[path].attempt.is_none(), "two attempts at once");
                         seen[path].attempt = Some(false);
@@ -644,7 +740,7 @@ proptest! {
                 RandomEvent::Suspect(at, is) => {
                     if let Some(carrier) = seen[at].carrier {
                         dialer.handle(now, match is {
-                            true => Input::Suspect(carrier),
+                            true => suspect(carrier),
                             false => Input::Recovered(carrier),
                         });
                     }

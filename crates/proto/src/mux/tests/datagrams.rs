@@ -263,6 +263,9 @@ fn shared(of_stream: u8, of_flow: u8) -> (u64, u64, Span) {
         simulation.label(label, policy(priority));
     }
     let stream = simulation.open(2, 300, 20_000_000);
+    // The client opens the flows.
+    simulation.datagram(CLIENT, 9, 3, 0, 100);
+    simulation.datagram(CLIENT, 7, 1, 0, 100);
     simulation.run_for(Span::from_millis(500));
     let (begin, before) = (simulation.now, simulation.applications[CLIENT][&stream].received);
     for step in 0..400 {
@@ -322,4 +325,44 @@ fn a_call_leaves_a_path_that_is_silent() {
         }
         assert_eq!(simulation.suspects.len(), 2, "both ends have their own call");
     }
+}
+
+#[test]
+fn a_late_reply_does_not_open_a_closed_flow_again_at_the_client() {
+    let (mut simulation, _) = simulation(SchedulerKind::Single, &[(8_000, 100)]);
+    simulation.datagram(CLIENT, 7, 1, 0, 200);
+    simulation.run_for(Span::from_secs(1));
+    simulation.datagram(GATEWAY, 7, 1, 0, 200);
+    let close = Input::CloseFlow { flow: FlowId(7) };
+    simulation.endpoints[CLIENT].handle(simulation.now, close);
+    simulation.run_for(Span::from_secs(1));
+    assert_eq!(received_numbers(&simulation, CLIENT), []);
+    assert_eq!(simulation.endpoints.each_ref().map(|end| end.datagrams.flow_count()), [0, 0]);
+}
+
+#[test]
+fn half_a_datagram_does_not_open_a_flow() {
+    let (mut simulation, ids) = simulation(SchedulerKind::Single, &[(8_000, 100)]);
+    let half = |is_second| Input::Message {
+        carrier: ids[0],
+        message: Message::Half {
+            flow: FlowId(7),
+            number: 0,
+            is_second,
+            label: 1,
+            peer: Destination::Address([192, 0, 2, 1].into(), 3_478),
+            data: Piece {
+                source: (StreamId(7), Role::Client),
+                at: 500 * u64::from(is_second),
+                len: 500,
+            },
+        },
+    };
+    simulation.endpoints[GATEWAY].handle(simulation.now, half(true));
+    simulation.run_for(Span::from_secs(1));
+    assert_eq!(simulation.endpoints[GATEWAY].datagrams.flow_count(), 0);
+    simulation.endpoints[GATEWAY].handle(simulation.now, half(false));
+    simulation.run_for(Span::from_secs(1));
+    assert_eq!(received_numbers(&simulation, GATEWAY), [0]);
+    assert_eq!(simulation.endpoints[GATEWAY].datagrams.flow_count(), 1);
 }

@@ -95,11 +95,12 @@ fn handshake() -> BoxedStrategy<Owned> {
 
 fn of_a_stream() -> BoxedStrategy<Owned> {
     prop_oneof![
-        (stream(), label(), destination(), payload()).prop_map(
-            |(stream, label, destination, data)| {
-                Message::Open { stream, label, destination, data }
+        (stream(), label(), destination(), any::<bool>(), payload()).prop_map(
+            |(stream, label, destination, confirm, data)| {
+                Message::Open { stream, label, destination, confirm, data }
             }
         ),
+        stream().prop_map(|stream| Message::Opened { stream }),
         (stream(), number(), any::<bool>(), payload())
             .prop_map(|(stream, offset, fin, data)| Message::Data { stream, offset, fin, data }),
         (stream(), reset_code(), number()).prop_map(|(stream, code, end)| Message::Reset {

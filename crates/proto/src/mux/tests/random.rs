@@ -70,6 +70,7 @@ proptest! {
             config.stream_credit = 32 << 10;
             config.max_stream_credit = 256 << 10;
         });
+        simulation.confirms = true;
         for (path, link) in links.iter().enumerate() {
             simulation.attach(path as u8, *link);
         }

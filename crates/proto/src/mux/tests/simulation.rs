@@ -1,9 +1,11 @@
 //! Client and gateway of a session in virtual time, with carriers that are slow, stall and fail.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 
-use manyways_unit::{Rate, Size, Span, Time};
+use manyways_unit::{Rate, Span, Time};
 
+use super::lane::Lane;
+pub use super::lane::Link;
 use crate::mux::{
     CarrierId, Config, Counters, Destination, FlowId, Input, Message, Mux, Output, Payload,
     ResetCode, Role, StreamId, TransportInfo,
@@ -35,32 +37,6 @@ impl Payload for Piece {
     }
 }
 
-/// A path between client and gateway.
-#[derive(Clone, Copy, Debug)]
-pub struct Link {
-    pub rate: Rate,
-    pub rtt: Span,
-}
-
-/// One direction of a carrier.
-#[derive(Default)]
-struct Lane {
-    /// Time at which all previous data is sent.
-    free_at: Time,
-    /// Data in flight: arrival time, size, and departure time.
-    messages: VecDeque<(Time, Time, usize, Message<Piece>)>,
-    /// Bytes of the data in flight.
-    bytes: usize,
-    delivered: u64,
-}
-
-impl Lane {
-    /// Bytes that have not departed.
-    fn waiting(&self, now: Time) -> usize {
-        self.messages.partition_point(|(_, off, ..)| *off <= now)
-    }
-}
-
 struct Carrier {
     id: CarrierId,
     path: PathId,
@@ -70,7 +46,7 @@ struct Carrier {
     /// Maximum length of a datagram.
     datagram: Option<usize>,
     /// To the gateway, to the client.
-    lanes: [Lane; 2],
+    lanes: [Lane<Message<Piece>>; 2],
 }
 
 /// The application at one endpoint of a stream.
@@ -86,6 +62,8 @@ pub struct Application {
     pub unconsumed: u64,
     /// Whether the application consumes data at once.
     pub consumes: bool,
+    /// Whether the gateway has confirmed the stream to the client.
+    pub opened: bool,
     pub end: Option<Result<(), ResetCode>>,
     pub closed: bool,
     is_writable: bool,
@@ -111,10 +89,10 @@ pub struct Simulation {
     pub steps: u64,
     /// Whether transports do not report their bytes in flight.
     pub hides_in_flight: bool,
+    /// Whether the client asks for a confirmation of new streams.
+    pub confirms: bool,
 }
 
-/// Unsent bytes in a kernel, as set by TCP_NOTSENT_LOWAT.
-const UNSENT: usize = 16 << 10;
 /// Index of the client.
 pub const CLIENT: usize = 0;
 pub const GATEWAY: usize = 1;
@@ -148,6 +126,7 @@ impl Simulation {
             violations: Vec::new(),
             steps: 0,
             hides_in_flight: false,
+            confirms: false,
         }
     }
 
@@ -174,11 +153,11 @@ impl Simulation {
     pub fn detach(&mut self, id: CarrierId, share: u8) {
         let Some(at) = self.carriers.iter().position(|carrier| carrier.id == id) else { return };
         for (from, to) in [(CLIENT, GATEWAY), (GATEWAY, CLIENT)] {
-            let messages = &mut self.carriers[at].lanes[from].messages;
+            let lane = &mut self.carriers[at].lanes[from];
             // The rest goes with the carrier.
-            let arriving = messages.len() * usize::from(share) / 256;
-            let arriving: Vec<_> = messages.drain(..arriving).map(|(.., m)| m).collect();
-            for message in arriving {
+            let arriving = lane.len() * usize::from(share) / 256;
+            let arriving: Vec<_> = (0..arriving).filter_map(|_| lane.take_next()).collect();
+            for (_, message) in arriving {
                 self.endpoints[to].handle(self.now, Input::Message { carrier: id, message });
             }
         }
@@ -204,15 +183,8 @@ impl Simulation {
         let Some(carrier) = self.carriers.iter_mut().find(|c| c.id == id) else { return };
         if carrier.is_silent && !silent {
             // Unacknowledged data is retransmitted.
-            for lane in &mut carrier.lanes {
-                let mut at = now;
-                for (arrival, off, size, _) in &mut lane.messages {
-                    at += carrier.link.rate.time_for(Size::from_bytes(*size as u64));
-                    *off = at;
-                    *arrival = at + half(carrier.link.rtt);
-                }
-                lane.free_at = at;
-            }
+            let link = carrier.link;
+            carrier.lanes.iter_mut().for_each(|lane| lane.resend(now, &link));
         }
         carrier.is_silent = silent;
     }
@@ -252,7 +224,9 @@ impl Simulation {
         let stream = StreamId(self.next_stream);
         self.next_stream += 1;
         let target = Destination::Name("server.example".to_owned(), 443);
-        self.endpoints[CLIENT].handle(self.now, Input::Open { stream, label, destination: target });
+        let confirm = self.confirms;
+        let open = Input::Open { stream, label, destination: target, confirm };
+        self.endpoints[CLIENT].handle(self.now, open);
         for (applications, to_write) in self.applications.iter_mut().zip([up, down]) {
             let application =
                 Application { to_write, finishes, consumes: true, ..Default::default() };
@@ -365,11 +339,7 @@ impl Simulation {
     fn next_event(&self) -> Option<Time> {
         let lanes = self.carriers.iter().filter(|carrier| !carrier.is_silent);
         let lanes = lanes.flat_map(|carrier| carrier.lanes.iter());
-        // A departed message makes room.
-        let lanes = lanes.flat_map(|lane| {
-            let room = lane.messages.get(lane.waiting(self.now)).map(|(_, off, ..)| *off);
-            [lane.messages.front().map(|(at, ..)| *at), room]
-        });
+        let lanes = lanes.flat_map(|lane| lane.next_events(self.now));
         let ends = self.endpoints.iter().map(Mux::next_wakeup);
         let next = lanes.chain(ends).flatten().min()?;
         // An endpoint without an action at its wakeup must not loop.
@@ -385,10 +355,7 @@ impl Simulation {
                 }
                 let (id, path) = (carrier.id, carrier.path);
                 let lane = &mut carrier.lanes[from];
-                while lane.messages.front().is_some_and(|(when, ..)| *when <= self.now) {
-                    let Some((_, _, size, message)) = lane.messages.pop_front() else { break };
-                    lane.delivered += size as u64;
-                    lane.bytes -= size;
+                while let Some((size, message)) = lane.take_arrived(self.now) {
                     *self.traffic.entry(path).or_default() += size as u64;
                     self.endpoints[to].handle(self.now, Input::Message { carrier: id, message });
                 }
@@ -411,32 +378,16 @@ impl Simulation {
 
     fn report_writable(&mut self, end: usize) {
         for carrier in &self.carriers {
-            let lane = &carrier.lanes[end];
-            let waiting = lane.messages.range(lane.waiting(self.now)..);
-            let unsent = match carrier.is_silent && !self.hides_in_flight {
-                true => lane.bytes,
-                false => waiting.map(|(_, _, size, _)| size).sum(),
-            };
-            let flying = lane.bytes;
-            let info = TransportInfo {
-                rtt: carrier.link.rtt,
-                min_rtt: carrier.link.rtt,
-                rtt_var: Span::from_millis(2),
-                congestion_window: carrier.link.rate.size_in(carrier.link.rtt)
-                    + Size::from_bytes(14_480),
-                slow_start: false,
-                in_flight: (!self.hides_in_flight)
-                    .then_some(Size::from_bytes((flying - unsent) as u64)),
-                unsent: Size::from_bytes(unsent as u64),
-                rate: carrier.link.rate,
-                acknowledged: lane.delivered,
-                sent: lane.delivered + (flying - unsent) as u64,
-                max_datagram: carrier.datagram,
-            };
+            let (info, bytes) = carrier.lanes[end].report(
+                self.now,
+                &carrier.link,
+                carrier.is_silent,
+                self.hides_in_flight,
+                carrier.datagram,
+            );
             let id = carrier.id;
             self.endpoints[end]
                 .handle(self.now, Input::TransportInfo { carrier: id, transport_info: info });
-            let bytes = UNSENT.saturating_sub(unsent);
             self.endpoints[end].handle(self.now, Input::Writable { carrier: id, bytes });
         }
     }
@@ -454,16 +405,18 @@ impl Simulation {
                     assert!(carrier.datagram.is_none_or(|limit| size <= limit), "{size} bytes");
                 }
                 self.sent.push((self.now, carrier.id, message.clone()));
-                let lane = &mut carrier.lanes[end];
-                let time = carrier.link.rate.time_for(Size::from_bytes(size as u64));
-                lane.free_at = lane.free_at.max(self.now) + time;
-                let arrival = lane.free_at + half(carrier.link.rtt);
-                lane.bytes += size;
-                lane.messages.push_back((arrival, lane.free_at, size, message));
+                carrier.lanes[end].submit(self.now, &carrier.link, size, message);
             }
             Output::Open { stream, .. } => {
                 assert_eq!(end, GATEWAY);
+                self.endpoints[GATEWAY].handle(self.now, Input::Opened { stream });
                 self.write(GATEWAY, stream);
+            }
+            Output::Opened { stream } => {
+                assert_eq!(end, CLIENT);
+                let application = self.applications[CLIENT].get_mut(&stream);
+                let application = application.expect("an open stream");
+                assert!(!std::mem::replace(&mut application.opened, true), "confirmed twice");
             }
             Output::Data { stream, data } => {
                 let peer = [Role::Gateway, Role::Client][end];
@@ -526,10 +479,6 @@ impl Simulation {
         application.end?.ok()?;
         application.arrivals.last().map(|(at, _)| *at)
     }
-}
-
-fn half(span: Span) -> Span {
-    Span::from_nanos(span.as_nanos() / 2)
 }
 
 pub fn link(kbps: u64, rtt: u64) -> Link {

@@ -3,8 +3,8 @@
 use manyways_unit::{Span, Time};
 
 use super::simulation::{CLIENT, GATEWAY, Piece, Simulation, link};
-use super::violations::{ScriptedEndpoint, open};
-use crate::mux::{CarrierId, Config, Input, Message, ResetCode, Role, Stream, StreamId};
+use super::violations::{ScriptedEndpoint, destination, open};
+use crate::mux::{CarrierId, Config, Input, Message, Output, ResetCode, Role, Stream, StreamId};
 use crate::sched::{PathId, PathSet, SchedulerKind, StreamPolicy};
 
 const LINKS: [(u64, u64); 2] = [(8_000, 50), (8_000, 70)];
@@ -309,6 +309,52 @@ fn the_reason_of_a_reset_arrives() {
 }
 
 #[test]
+fn a_connection_is_confirmed_once_if_the_client_asks() {
+    let confirmed = |faced: &mut ScriptedEndpoint| {
+        let outputs = std::mem::take(&mut faced.outputs);
+        let is_confirmation = |output: &&Output<Piece>| {
+            matches!(
+                output,
+                Output::Opened { .. } | Output::Send { message: Message::Opened { .. }, .. }
+            )
+        };
+        outputs.iter().filter(is_confirmation).count()
+    };
+    let stream = StreamId(0);
+    let asks = |confirm: bool| match open(0, 10) {
+        Message::Open { stream, label, destination, data, .. } => {
+            Message::Open { stream, label, destination, confirm, data }
+        }
+        _ => unreachable!("a request"),
+    };
+    for confirm in [false, true] {
+        let mut gateway = ScriptedEndpoint::new(Role::Gateway, |_| {});
+        gateway.receive(asks(confirm));
+        assert_eq!(confirmed(&mut gateway), 0, "it is not connected yet");
+        gateway.handle(Input::Opened { stream });
+        assert_eq!(confirmed(&mut gateway), usize::from(confirm));
+        // The carrier is lost with the message.
+        gateway.handle(Input::Detach { carrier: CarrierId(0) });
+        gateway.attach(CarrierId(1), 0);
+        gateway.handle(Input::Finish { stream });
+        assert_eq!(confirmed(&mut gateway), usize::from(confirm));
+        let mut gateway = ScriptedEndpoint::new(Role::Gateway, |_| {});
+        gateway.receive(asks(confirm));
+        gateway.handle(Input::Reset { stream, code: ResetCode::Refused });
+        gateway.handle(Input::Opened { stream });
+        assert_eq!(confirmed(&mut gateway), 0);
+        let mut client = ScriptedEndpoint::new(Role::Client, |_| {});
+        let destination = destination();
+        client.handle(Input::Open { stream, label: 0, destination, confirm });
+        for expected in [usize::from(confirm), 0] {
+            client.receive(Message::Opened { stream });
+            assert_eq!(confirmed(&mut client), expected);
+            assert_eq!(client.violations(), Vec::<&str>::new());
+        }
+    }
+}
+
+#[test]
 fn the_last_label_that_a_stream_was_given_holds_whatever_arrives_first() {
     // The `Open` message has offset 0, and arrives last, first, or twice.
     for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0], [1, 0, 2], [2, 0, 1], [0, 2, 1]] {
@@ -434,4 +480,16 @@ fn connections_that_are_idle_keep_nothing_from_others() {
     simulation.run_for(Span::from_secs(2));
     let took = simulation.done_at(bulk).unwrap().since(begin);
     assert!(took < Span::from_millis(500), "{} ms", took.as_millis_f64());
+}
+
+#[test]
+fn copies_of_a_closed_stream_count_as_received() {
+    let mut simulation = Simulation::new();
+    simulation.label(0, treat(SchedulerKind::Redundant));
+    simulation.attach(0, link(8_000, 10));
+    simulation.attach(1, link(8_000, 1_000));
+    simulation.open(0, 300, 0);
+    simulation.run_for(Span::from_secs(5));
+    let counters = simulation.counters(GATEWAY);
+    assert_eq!((counters.received, counters.duplicate), (600, 300));
 }

@@ -102,7 +102,7 @@ pub fn piece(stream: u64, at: u64, len: usize) -> Piece {
 pub fn open(stream: u64, len: usize) -> Message<Piece> {
     let label = Label { id: 0, version: 0, stream_policy: StreamPolicy::default() };
     let (data, stream) = (piece(stream, 0, len), StreamId(stream));
-    Message::Open { stream, label, destination: destination(), data }
+    Message::Open { stream, label, destination: destination(), confirm: false, data }
 }
 
 pub fn data(stream: u64, offset: u64, len: usize, fin: bool) -> Message<Piece> {
@@ -207,7 +207,12 @@ fn the_same_end_twice_is_no_breach() {
 #[test]
 fn an_acknowledgement_of_what_was_not_sent_is_a_breach() {
     let mut client = client();
-    client.handle(Input::Open { stream: StreamId(0), label: 0, destination: destination() });
+    client.handle(Input::Open {
+        stream: StreamId(0),
+        label: 0,
+        destination: destination(),
+        confirm: false,
+    });
     client.receive(Message::Ack { count: 2 });
     assert_eq!(client.violations(), ["it acknowledged data that was never sent"]);
     client.receive(Message::Ack { count: 1 });
@@ -231,6 +236,7 @@ fn a_gateway_opens_nothing_and_gives_no_labels() {
         (data(0, 0, 1, false), never_opened),
         (data((1 << 62) - 1, 0, 1, false), never_opened),
         (reset(0, 0), never_opened),
+        (Message::Opened { stream: StreamId(0) }, never_opened),
         (open(0, 0), "it opened a stream to the client"),
         (Message::Relabel(label), "it gave the client a label"),
         (
@@ -243,6 +249,14 @@ fn a_gateway_opens_nothing_and_gives_no_labels() {
         assert_eq!(client.violations(), [what]);
         assert_eq!((client.mux.stream_count(), client.mux.unconsumed_bytes()), (0, 0));
     }
+}
+
+#[test]
+fn a_client_confirms_nothing() {
+    let mut gateway = gateway();
+    gateway.receive(Message::Opened { stream: StreamId(0) });
+    assert_eq!(gateway.violations(), ["it confirmed a stream to the gateway"]);
+    assert_eq!(gateway.mux.stream_count(), 0);
 }
 
 #[test]
@@ -411,7 +425,13 @@ fn notices_for_a_path_that_takes_nothing_are_said_once_when_it_does() {
     for stream in 0..1_000 {
         let data = piece(stream, 0, 0);
         let stream = StreamId(stream);
-        gateway.receive(Message::Open { stream, label, destination: destination(), data });
+        gateway.receive(Message::Open {
+            stream,
+            label,
+            destination: destination(),
+            confirm: false,
+            data,
+        });
         for _ in 0..3 {
             gateway.handle(Input::Reset { stream, code: ResetCode::Aborted });
         }
@@ -435,7 +455,7 @@ fn a_stream_that_was_never_asked_for_is_told_of_its_reset_before_it_is_closed() 
     client.mux.handle(client.now, Input::Writable { carrier: CARRIER, bytes: 0 });
     client.mux.handle(
         client.now,
-        Input::Open { stream: StreamId(0), label: 0, destination: destination() },
+        Input::Open { stream: StreamId(0), label: 0, destination: destination(), confirm: false },
     );
     client.mux.handle(client.now, Input::Message { carrier: CARRIER, message: reset(0, 0) });
     client.settle();
