@@ -15,9 +15,11 @@ const RESERVED: u64 = 64;
 #[derive(Clone)]
 pub(super) struct Descriptors(Rc<RefCell<Budget<PublicKey>>>);
 
-/// The descriptors of one client; cheap to clone.
+/// The descriptors of one client; cheap to clone, and one pointer for each of many connections.
 #[derive(Clone)]
-pub(super) struct ClientDescriptors {
+pub(super) struct ClientDescriptors(Rc<Client>);
+
+struct Client {
     all: Descriptors,
     key: PublicKey,
 }
@@ -34,7 +36,7 @@ impl Descriptors {
     }
 
     pub(super) fn of(&self, key: PublicKey) -> ClientDescriptors {
-        ClientDescriptors { all: self.clone(), key }
+        ClientDescriptors(Rc::new(Client { all: self.clone(), key }))
     }
 
     /// How many there are, and how many clients have.
@@ -45,21 +47,26 @@ impl Descriptors {
 }
 
 impl ClientDescriptors {
+    pub(super) fn key(&self) -> PublicKey {
+        self.0.key
+    }
+
     /// How many the client has.
     pub(super) fn used(&self) -> u64 {
-        self.all.0.borrow().used_by(self.key)
+        self.0.all.0.borrow().used_by(self.0.key)
     }
 
     /// `None` if the client has its share.
     pub(super) fn take(&self) -> Option<Descriptor> {
-        self.all.0.borrow_mut().take(self.key, 1, 1)?;
+        self.0.all.0.borrow_mut().take(self.0.key, 1, 1)?;
         Some(Descriptor(self.clone()))
     }
 }
 
 impl Drop for Descriptor {
     fn drop(&mut self) {
-        self.0.all.0.borrow_mut().give_back(self.0.key, 1);
+        let client = &self.0.0;
+        client.all.0.borrow_mut().give_back(client.key, 1);
     }
 }
 

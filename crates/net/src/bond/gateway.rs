@@ -36,7 +36,7 @@ use tokio_rustls::LazyConfigAcceptor;
 
 use super::allow::{AllowFile, AuthorizedClient};
 use super::carrier::{CarrierIo, TcpCarrier};
-use super::descriptors::{Descriptor, Descriptors};
+use super::descriptors::{ClientDescriptors, Descriptor, Descriptors};
 use super::gateway_proof::GatewayProof;
 use super::gateway_status::{GatewayStatus, SessionStatus};
 use super::handshake::{self, HandshakeError};
@@ -718,14 +718,15 @@ impl State {
         handle: SessionHandle,
         mut events: mpsc::UnboundedReceiver<SessionEvent>,
     ) {
-        let sockets = FlowSockets::new(handle.clone(), self.descriptors.of(id.key));
+        let descriptors = self.descriptors.of(id.key);
+        let sockets = FlowSockets::new(handle.clone(), descriptors.clone());
         while let Some(event) = events.recv().await {
             match event {
                 SessionEvent::Open { stream, target } => {
                     let (state, handle) = (Rc::clone(&self), handle.clone());
-                    let client = client.clone();
+                    let (client, descriptors) = (client.clone(), descriptors.clone());
                     tokio::task::spawn_local(async move {
-                        state.connect(id.key, &client, &handle, stream, target).await;
+                        state.connect(&descriptors, &client, &handle, stream, target).await;
                     });
                 }
                 SessionEvent::Datagram { flow, label, peer, data } => {
@@ -763,14 +764,14 @@ impl State {
 
     async fn connect(
         &self,
-        key: PublicKey,
+        descriptors: &ClientDescriptors,
         client: &str,
         handle: &SessionHandle,
         stream: StreamId,
         target: Destination,
     ) {
         let limit = Duration::from(self.limits.server_connect);
-        match timeout(limit, self.connect_destination(key, &target))
+        match timeout(limit, self.connect_destination(descriptors, &target))
             .await
             .unwrap_or(Err(ResetCode::Timeout))
         {
@@ -782,8 +783,8 @@ impl State {
             Err(code) => {
                 if code != ResetCode::Limit {
                     tracing::info!("{client}: cannot connect to {target}: {code}");
-                } else if self.is_shortage_news(key) {
-                    let own = self.descriptors.of(key).used();
+                } else if self.is_shortage_news(descriptors.key()) {
+                    let own = descriptors.used();
                     let (total, used) = self.descriptors.counts();
                     tracing::warn!(
                         "{client}: connections are refused: it has {own} descriptors, and {} of \
@@ -809,14 +810,14 @@ impl State {
 
     async fn connect_destination(
         &self,
-        key: PublicKey,
+        descriptors: &ClientDescriptors,
         target: &Destination,
     ) -> Result<(TcpStream, Descriptor), ResetCode> {
         let addresses = self.permitted_addresses(target).await?;
         let config = happy_eyeballs::Config::default();
         let addresses = ready(Ok(addresses));
         let connect = |to| async move {
-            let descriptor = self.descriptors.of(key).take().ok_or(ResetCode::Limit)?;
+            let descriptor = descriptors.take().ok_or(ResetCode::Limit)?;
             match TcpStream::connect(to).await {
                 Ok(socket) => Ok((socket, descriptor)),
                 Err(error) => Err(reset_code(&error)),

@@ -46,8 +46,9 @@ pub(super) struct StreamSocket {
     descriptor: Option<Descriptor>,
     /// The receiver of the outcome of the gateway's connection, until it is known.
     pub(super) outcome: Option<oneshot::Sender<Result<(), ResetCode>>>,
-    /// Delimits the bytes for the server; later bytes are discarded.
-    pub(super) body: Option<RequestBody>,
+    /// Delimits the bytes for the server; later bytes are discarded. Boxed, because few streams have
+    /// one and there may be many thousands of streams.
+    pub(super) body: Option<Box<RequestBody>>,
 }
 
 /// A stream to open for an application.
@@ -220,6 +221,7 @@ impl Session {
         self.counters.on_written(stream, first.len());
         let now = self.clock.now();
         let confirm = outcome.is_some();
+        let body = body.map(Box::new);
         let application = StreamSocket { outcome, body, ..StreamSocket::new() };
         self.applications.insert(stream, application);
         self.mux.handle(now, Input::Open { stream, label, destination, confirm });
