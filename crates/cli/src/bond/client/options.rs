@@ -7,8 +7,9 @@ use clap::ValueHint;
 use manyways_net::bond::PublicKey;
 use manyways_net::bond::{CarrierTransport, TransportChoice};
 use manyways_proto::sched::SchedulerKind;
-use manyways_sys::privilege;
 use manyways_sys::tproxy::{FailMode, Selection};
+use manyways_sys::{egress, privilege};
+use manyways_unit::human::quoted;
 use manyways_unit::{PrefixError, Span};
 
 use crate::bond::listen;
@@ -139,8 +140,8 @@ fn parse_intercept(text: &str) -> Result<InterceptArg, String> {
         }
         Some(("from", "")) => return Err("an interface is missing, as in from:lan0".to_owned()),
         Some(("user", name)) => Selection::Users(vec![parse_user(name)?]),
-        Some(("cgroup", path)) => Selection::Cgroup(path.to_owned()),
-        Some(("from", interface)) => Selection::From(vec![interface.to_owned()]),
+        Some(("cgroup", path)) => Selection::Cgroup(cgroup(path)?),
+        Some(("from", interface)) => Selection::From(vec![interface_name(interface)?]),
         Some(("to", range)) => {
             Selection::To(vec![range.parse().map_err(|error: PrefixError| error.to_string())?])
         }
@@ -151,6 +152,33 @@ fn parse_intercept(text: &str) -> Result<InterceptArg, String> {
         }
     };
     Ok(InterceptArg::Selection(selection))
+}
+
+/// The name of a cgroup below its root.
+fn cgroup(path: &str) -> Result<String, String> {
+    let path = path.trim_end_matches('/');
+    match path.strip_prefix("/sys/fs/cgroup") {
+        Some("") => Err("the root of all cgroups is the whole host: write all".to_owned()),
+        Some(name) if name.starts_with('/') => {
+            Err(format!("write cgroup:{name}, without the folder /sys/fs/cgroup"))
+        }
+        _ => Ok(path.to_owned()),
+    }
+}
+
+fn interface_name(name: &str) -> Result<String, String> {
+    // The kernel allows almost every character, and a pattern would match nothing.
+    if name.contains(['*', '?', '+', '[']) {
+        return Err(format!(
+            "`{}` is a pattern: name one interface, as in from:lan0, and repeat \
+                            --intercept for others",
+            quoted(name)
+        ));
+    }
+    if !egress::is_valid_name(name) {
+        return Err(format!("`{}` cannot name an interface", quoted(name)));
+    }
+    Ok(name.to_owned())
 }
 
 pub fn parse_user(name: &str) -> Result<u32, String> {
@@ -192,6 +220,17 @@ mod tests {
             ("user:", "a user is missing, as in user:ann"),
             ("cgroup:", "a cgroup is missing, as in cgroup:/user.slice"),
             ("from:", "an interface is missing, as in from:lan0"),
+            (
+                "cgroup:/sys/fs/cgroup/a.slice/",
+                "write cgroup:/a.slice, without the folder /sys/fs/cgroup",
+            ),
+            ("cgroup:/sys/fs/cgroup", "the root of all cgroups is the whole host: write all"),
+            (
+                "from:lan*",
+                "`lan*` is a pattern: name one interface, as in from:lan0, and repeat --intercept for \
+                 others",
+            ),
+            ("from:la n", "`la n` cannot name an interface"),
             (
                 "to:10.0.0.1/8",
                 "`10.0.0.1/8` has bits set after its length: the network is 10.0.0.0/8",
