@@ -100,7 +100,7 @@ pub fn hello(version: u8) -> Vec<u8> {
 /// The response of a gateway of this version.
 pub fn welcome(version: u8) -> Vec<u8> {
     let credit = (0x8000_0000_u32 | 1 << 20).to_be_bytes();
-    [&[1, version, 3][..], &credit, &credit, &[10]].concat()
+    [&[1, version, 3][..], &credit, &credit, &[10], &[7; 8]].concat()
 }
 
 /// Sends bytes and reads until the peer closes the connection, which it must do.

@@ -17,7 +17,7 @@ use manyways_proto::bond::interception::AddressFamilies;
 use manyways_proto::bond::path::PathState;
 use manyways_proto::happy_eyeballs;
 use manyways_proto::mux::{CarrierId, Config, FlowId, Hello, Input, Role, StreamId};
-use manyways_proto::mux::{Destination, VERSION};
+use manyways_proto::mux::{Destination, RefuseCode, VERSION};
 use manyways_proto::sched::PathId;
 use manyways_sys::clock::Clock;
 use manyways_unit::Span;
@@ -585,6 +585,10 @@ impl Client {
             stream_credit: config.stream_credit,
         };
         let (welcome, early) = handshake::send_hello(&mut io, hello).await?;
+        if !self.0.dialer.borrow_mut().accepts(welcome.instance) {
+            let words = "the session has begun again at the gateway".to_owned();
+            return Err(HandshakeError::Refused(RefuseCode::UnknownSession, words));
+        }
         let families = AddressFamilies { v4: welcome.v4, v6: welcome.v6 };
         self.0.families.send_replace(Some(families));
         let handle = &self.0.handle;

@@ -112,7 +112,7 @@ impl FlowCounters {
             Message::Open { stream, data, .. } | Message::Data { stream, data, .. } => {
                 Some((&mut self.streams.get_mut(stream)?.paths, data.len() as u64))
             }
-            Message::Datagram { flow, data, .. } | Message::Half { flow, data, .. } => {
+            Message::Datagram { flow, data, .. } | Message::Part { flow, data, .. } => {
                 Some((self.flows.entry(*flow).or_default(), data.len() as u64))
             }
             _ => None,

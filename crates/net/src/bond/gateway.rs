@@ -26,6 +26,7 @@ use manyways_sys::clock::Clock;
 use manyways_sys::interface;
 use manyways_unit::human::count_with_noun;
 use manyways_unit::{Rate, Span, Time};
+use ring::rand::{SecureRandom, SystemRandom};
 use rustls::server::Acceptor;
 use rustls::{Connection, ServerConfig};
 use tokio::net::{TcpListener, TcpStream};
@@ -214,6 +215,8 @@ struct State {
 struct ClientSession {
     handle: SessionHandle,
     client: String,
+    /// Random number: an earlier session with the same identifier has another one.
+    instance: u64,
     /// The task that connects streams.
     server: AbortHandle,
 }
@@ -355,6 +358,13 @@ fn listener(address: SocketAddr) -> io::Result<TcpListener> {
     socket.bind(&address.into())?;
     socket.listen(MAX_PENDING_CONNECTIONS)?;
     TcpListener::from_std(socket.into())
+}
+
+fn random_number() -> u64 {
+    let mut bytes = [0; 8];
+    // If the system has no random numbers, TLS fails first.
+    let _ = SystemRandom::new().fill(&mut bytes);
+    u64::from_be_bytes(bytes)
 }
 
 /// Whether this host has a route to an address. The kernel is queried; no packet is sent.
@@ -524,6 +534,9 @@ impl State {
                 return Err(RefusedConnection::TooManySessions(refusal));
             }
         }
+        let session = self.sessions.borrow().get(&id).map(|one| (one.handle.clone(), one.instance));
+        // It has ended meanwhile.
+        let Some((handle, instance)) = session else { return Ok(()) };
         let config = Config::new(Role::Gateway);
         let welcome = Welcome {
             version: VERSION,
@@ -532,11 +545,13 @@ impl State {
             streams: u64::from(client.limits.streams),
             v4: self.has_family(true),
             v6: self.has_family(false),
+            instance,
         };
         handshake::send_welcome(&mut io, welcome).await?;
-        let handle = self.sessions.borrow().get(&id).map(|session| session.handle.clone());
-        // The session may have ended meanwhile.
-        let Some(handle) = handle else { return Ok(()) };
+        // The session may have ended, or begun again, while the welcome was sent.
+        if self.sessions.borrow().get(&id).map(|one| one.instance) != Some(instance) {
+            return Ok(());
+        }
         self.handle(SessionInput::Attached(id));
         let path = hello.path;
         tracing::info!("{}: path {} from {from} over {}", client.name, path.0, io.transport());
@@ -572,7 +587,8 @@ impl State {
         tracing::info!("{client}: session started");
         let serve = Rc::clone(self).serve(id, client.clone(), handle.clone(), events);
         let server = tokio::task::spawn_local(serve).abort_handle();
-        self.sessions.borrow_mut().insert(id, ClientSession { handle, client, server });
+        let session = ClientSession { handle, client, instance: random_number(), server };
+        self.sessions.borrow_mut().insert(id, session);
     }
 
     /// Forgets a session, except its totals.

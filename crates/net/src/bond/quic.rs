@@ -116,7 +116,7 @@ impl QuicCarrier {
 
     /// Queues a message. A datagram is passed to QUIC at once.
     pub(super) fn queue(&mut self, message: &Message<Chunk>) {
-        if matches!(message, Message::Datagram { .. } | Message::Half { .. }) {
+        if matches!(message, Message::Datagram { .. } | Message::Part { .. }) {
             let mut bytes = Vec::new();
             let payload = message.payload().map_or(&[][..], |chunk| &chunk.0[..]);
             message.encode_head(payload.len(), &mut bytes);
@@ -213,7 +213,7 @@ fn connection_error(error: &dyn std::fmt::Display) -> CarrierError {
 pub(super) fn datagram(bytes: &Bytes) -> Option<Message<Chunk>> {
     let (message, _) = Message::decode(bytes).ok()??;
     let message = message.map(|data| Chunk(bytes.slice_ref(data)));
-    matches!(message, Message::Datagram { .. } | Message::Half { .. }).then_some(message)
+    matches!(message, Message::Datagram { .. } | Message::Part { .. }).then_some(message)
 }
 
 fn transport(idle_timeout: Span) -> Arc<TransportConfig> {

@@ -280,6 +280,8 @@ pub struct Dialer<F, L> {
     gateway: Vec<SocketAddr>,
     /// Whether the gateway knows the session.
     is_known: bool,
+    /// The number that the gateway gave to the session; `None` before its first welcome.
+    instance: Option<u64>,
     lookup: Lookup,
     outputs: VecDeque<Output<F, L>>,
 }
@@ -387,6 +389,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
             paths: Vec::new(),
             gateway,
             is_known: false,
+            instance: None,
             lookup: Lookup::default(),
             outputs: VecDeque::new(),
         }
@@ -485,6 +488,12 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
     /// Returns the addresses of the gateway.
     pub fn gateway(&self) -> &[SocketAddr] {
         &self.gateway
+    }
+
+    /// Processes the number that a welcome has for the session. Returns whether it is the session of
+    /// earlier welcomes; otherwise the attempt has failed with [`FailureKind::UnknownSession`].
+    pub fn accepts(&mut self, instance: u64) -> bool {
+        *self.instance.get_or_insert(instance) == instance
     }
 
     /// Returns whether the hello must resume a session that the gateway knows.
@@ -738,6 +747,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
     /// Drops the session. Running attempts belong to the old session and restart.
     fn begin_session(&mut self) {
         self.is_known = false;
+        self.instance = None;
         self.outputs.push_back(Output::RenewSession);
         for at in 0..self.paths.len() {
             if matches!(self.paths[at].activity, Activity::Attempt(_)) {

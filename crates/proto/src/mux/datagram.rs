@@ -15,7 +15,7 @@ use manyways_unit::{Size, Span, Time};
 use super::Payload;
 use super::carrier::{Carrier, CarrierId};
 use super::class_queue::{ClassQueue, QueueKey};
-use super::message::{Destination, FlowId, MAX_PAYLOAD, Message};
+use super::message::{Destination, FlowId, MAX_PARTS, MAX_PAYLOAD, Message};
 use super::outgoing::head_length;
 use crate::sched::{
     Assignment, PathId, PathSet, PathView, SchedulerKind, Schedulers, SendRequest, StreamPolicy,
@@ -25,8 +25,13 @@ use crate::sched::{
 const MAX_QUEUED_BYTES: usize = 512 << 10;
 /// Bytes that a queued datagram counts in addition to its payload, which may be empty.
 const DATAGRAM_OVERHEAD: usize = 128;
-/// Maximum number of halves that wait for their other half.
-const MAX_HALVES: usize = 64;
+/// Longest payload of a datagram of UDP over IPv4.
+const MAX_DATAGRAM: usize = 65_507;
+/// Bytes of the header of a part beyond that of a whole datagram.
+const PART_HEADER: usize = 2;
+/// Maximum number of datagrams that wait for further parts, and of the bytes of their parts.
+const MAX_PARTIAL: usize = 64;
+const MAX_PARTIAL_BYTES: usize = 512 << 10;
 /// Maximum number of queued datagrams of a label that are checked for a carrier with room.
 const MAX_SCANNED_DATAGRAMS: usize = 64;
 /// Maximum queued datagrams of a flow that does not count as filling the queue.
@@ -38,11 +43,11 @@ pub(super) struct Datagrams<P> {
     /// Queued datagrams; the class is the label and whether the flow fills the queue.
     queue: ClassQueue<QueuedDatagram<P>>,
     bytes: usize,
-    /// Copies and halves that are assigned to a carrier, and their bytes.
+    /// Copies and parts that are assigned to a carrier, and their bytes.
     assigned: VecDeque<(Time, CarrierId, Message<P>)>,
     assigned_bytes: usize,
-    /// Received halves without their other half, oldest first.
-    halves: VecDeque<Half<P>>,
+    /// Received datagrams without all their parts, oldest first.
+    partial: VecDeque<Partial<P>>,
     timeout: Span,
     max_flows: u64,
     /// Whether the peer opens flows. At a client, a datagram of an unknown flow is one of a closed
@@ -68,11 +73,23 @@ struct Flow {
 }
 
 #[derive(Debug)]
-struct Half<P> {
+struct Partial<P> {
     flow: FlowId,
     number: u32,
-    is_second: bool,
-    data: P,
+    parts: Vec<Option<P>>,
+}
+
+impl<P: Payload> Partial<P> {
+    fn bytes(&self) -> usize {
+        self.parts.iter().flatten().map(Payload::len).sum()
+    }
+
+    /// Joins the parts; `None` if one is missing.
+    fn whole(&self) -> Option<P> {
+        let mut parts = self.parts.iter();
+        let first = parts.next()?.clone()?;
+        parts.try_fold(first, |whole, part| Some(P::join(&whole, part.as_ref()?)))
+    }
 }
 
 #[derive(Debug)]
@@ -139,7 +156,7 @@ impl<P: Payload> Datagrams<P> {
             bytes: 0,
             assigned: VecDeque::new(),
             assigned_bytes: 0,
-            halves: VecDeque::new(),
+            partial: VecDeque::new(),
             timeout: stale,
             max_flows: most_flows,
             accepts_flows,
@@ -148,7 +165,7 @@ impl<P: Payload> Datagrams<P> {
     }
 
     pub(super) fn push(&mut self, now: Time, flow: FlowId, label: u8, peer: Destination, data: P) {
-        if data.len() > 2 * MAX_PAYLOAD {
+        if data.len() > MAX_DATAGRAM {
             self.dropped += 1;
             return;
         }
@@ -187,7 +204,7 @@ impl<P: Payload> Datagrams<P> {
             self.queue.retain(|waiting| waiting.flow != flow);
         }
         self.bytes = self.queue.iter().map(|waiting| waiting.data.len() + DATAGRAM_OVERHEAD).sum();
-        self.halves.retain(|half| half.flow != flow);
+        self.partial.retain(|partial| partial.flow != flow);
         self.flows.remove(&flow).map(|flow| flow.label)
     }
 
@@ -206,41 +223,47 @@ impl<P: Payload> Datagrams<P> {
         }
     }
 
-    /// Processes a received half and returns the datagram once both halves are there.
-    pub(super) fn receive_half(
+    /// Processes a received part, `index` of `count`, and returns the datagram once all are there.
+    pub(super) fn receive_part(
         &mut self,
         path: PathId,
         id: FlowId,
         label: u8,
         number: u32,
-        second: bool,
+        (index, count): (u8, u8),
         data: P,
     ) -> Option<P> {
-        // A half alone does not open a flow: it may be late, and nothing would close the flow.
+        // A part alone does not open a flow: it may be late, and nothing would close the flow.
         let flow = self.flows.get(&id);
         if flow.is_none() && !self.accepts_flows
             || flow.is_some_and(|flow| flow.received.contains(number))
         {
             return None;
         }
-        let find = |second: bool| {
-            let is = move |half: &Half<P>| {
-                (half.flow, half.number, half.is_second) == (id, number, second)
-            };
-            self.halves.iter().position(is)
-        };
-        if find(second).is_some() {
-            return None;
+        let is_it = |partial: &Partial<P>| (partial.flow, partial.number) == (id, number);
+        let place = self.partial.iter().position(is_it).unwrap_or_else(|| {
+            let parts = std::iter::repeat_with(|| None).take(usize::from(count)).collect();
+            self.partial.push_back(Partial { flow: id, number, parts });
+            self.partial.len() - 1
+        });
+        // A peer that splits a datagram in two ways at once means nothing by the second one.
+        let partial = &mut self.partial[place];
+        if partial.parts.len() == usize::from(count)
+            && let Some(part) = partial.parts.get_mut(usize::from(index))
+        {
+            part.get_or_insert(data);
         }
-        let Some(half) = find(!second).and_then(|at| self.halves.remove(at)) else {
-            if self.halves.len() >= MAX_HALVES {
-                self.halves.pop_front();
-            }
-            self.halves.push_back(Half { flow: id, number, is_second: second, data });
-            return None;
-        };
-        self.flow(path, id, label)?.received.insert(number);
-        Some(if second { P::join(&half.data, &data) } else { P::join(&data, &half.data) })
+        if let Some(whole) = partial.whole() {
+            self.partial.remove(place);
+            self.flow(path, id, label)?.received.insert(number);
+            return Some(whole);
+        }
+        while self.partial.len() > MAX_PARTIAL
+            || self.partial.iter().map(Partial::bytes).sum::<usize>() > MAX_PARTIAL_BYTES
+        {
+            self.partial.pop_front();
+        }
+        None
     }
 
     fn flow(&mut self, path: PathId, id: FlowId, label: u8) -> Option<&mut Flow> {
@@ -344,7 +367,6 @@ impl<P: Payload> Datagrams<P> {
             let whole = data.clone();
             let datagram =
                 Message::Datagram { flow, number, label, peer: peer.clone(), data: whole };
-            // The header of a half has the same length as that of a whole datagram.
             let head = head_length(&datagram, data.len());
             let max = carriers[at]
                 .transport_info
@@ -354,19 +376,18 @@ impl<P: Payload> Datagrams<P> {
                 messages.push((at, datagram));
                 continue;
             }
-            let middle = data.len().div_ceil(2);
-            if middle > max {
+            let count = data.len().div_ceil(max.saturating_sub(PART_HEADER).max(1));
+            let Some(count) = u8::try_from(count).ok().filter(|count| *count <= MAX_PARTS) else {
                 self.dropped += 1;
                 continue;
-            }
-            for (second, data) in
-                [(false, data.slice(0, middle)), (true, data.slice(middle, data.len()))]
-            {
+            };
+            let size = data.len().div_ceil(usize::from(count));
+            for index in 0..count {
+                let begin = usize::from(index) * size;
+                let data = data.slice(begin.min(data.len()), (begin + size).min(data.len()));
                 let peer = peer.clone();
-                messages.push((
-                    at,
-                    Message::Half { flow, number, is_second: second, label, peer, data },
-                ));
+                let part = Message::Part { flow, number, index, count, label, peer, data };
+                messages.push((at, part));
             }
         }
         let mut messages = messages.into_iter();
@@ -387,7 +408,7 @@ impl<P: Payload> Datagrams<P> {
         Some(bound)
     }
 
-    /// Returns the next copy or half that is assigned to a carrier with room.
+    /// Returns the next copy or part that is assigned to a carrier with room.
     pub(super) fn next_assigned(
         &mut self,
         now: Time,

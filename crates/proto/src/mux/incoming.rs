@@ -84,8 +84,9 @@ impl<P: Payload> Mux<P> {
                     ReceiveOutcome::Refused => self.counters.dropped += 1,
                 }
             }
-            Message::Half { flow, number, is_second: second, label, peer, data } => {
-                let whole = self.datagrams.receive_half(path, flow, label, number, second, data);
+            Message::Part { flow, number, index, count, label, peer, data } => {
+                let part = (index, count);
+                let whole = self.datagrams.receive_part(path, flow, label, number, part, data);
                 if let Some(data) = whole {
                     self.outputs.push_back(Output::Datagram { flow, label, peer, data });
                 }

@@ -16,6 +16,8 @@ pub const VERSION: u8 = 1;
 pub const MAX_PAYLOAD: usize = 16 * 1024;
 /// Maximum length of a message in bytes, including its header.
 pub const MAX_MESSAGE: usize = MAX_PAYLOAD + 512;
+/// Maximum number of parts of a datagram: the longest one of UDP, in QUIC packets of 1,200 bytes.
+pub const MAX_PARTS: u8 = 64;
 /// Maximum length of a DATA message without its payload.
 pub const MAX_DATA_HEADER: usize = 1 + 8 + 8 + 2;
 /// Maximum length of a host name (RFC 1035 §2.3.4) and of the text of a refusal.
@@ -110,6 +112,9 @@ pub struct Welcome {
     pub v4: bool,
     /// Whether the gateway has IPv6 connectivity.
     pub v6: bool,
+    /// Random number of the session, from its begin at the gateway. A client that gets another one has
+    /// another session, without its streams: a hello that was late began it.
+    pub instance: u64,
 }
 
 /// A message; `P` is the type of its payload.
@@ -177,11 +182,12 @@ pub enum Message<P> {
         peer: Destination,
         data: P,
     },
-    /// Half of a datagram that is too long for a carrier.
-    Half {
+    /// A part of a datagram that is too long for a carrier: `index` of `count`.
+    Part {
         flow: FlowId,
         number: u32,
-        is_second: bool,
+        index: u8,
+        count: u8,
         label: u8,
         peer: Destination,
         data: P,
@@ -240,8 +246,7 @@ mod kind {
     pub const OPEN_CONFIRM: u8 = 0x1a;
     pub const OPENED: u8 = 0x1b;
     pub const DATAGRAM: u8 = 0x20;
-    pub const FIRST_HALF: u8 = 0x21;
-    pub const SECOND_HALF: u8 = 0x22;
+    pub const PART: u8 = 0x21;
     pub const CLOSE_FLOW: u8 = 0x23;
     pub const PING: u8 = 0x30;
     pub const PONG: u8 = 0x31;
@@ -259,7 +264,7 @@ impl<P> Message<P> {
                 | Self::Refuse(..)
                 | Self::Ack { .. }
                 | Self::Datagram { .. }
-                | Self::Half { .. }
+                | Self::Part { .. }
                 | Self::Ping { .. }
                 | Self::Pong { .. }
                 | Self::Bye
@@ -278,7 +283,7 @@ impl<P> Message<P> {
             Self::Open { data, .. }
             | Self::Data { data, .. }
             | Self::Datagram { data, .. }
-            | Self::Half { data, .. } => Some(data),
+            | Self::Part { data, .. } => Some(data),
             _ => None,
         }
     }
@@ -299,6 +304,7 @@ impl<P> Message<P> {
                 put_number(out, welcome.credit);
                 put_number(out, welcome.stream_credit);
                 put_number(out, welcome.streams);
+                out.extend(welcome.instance.to_be_bytes());
             }
             Self::Refuse(code, words) => {
                 out.extend([kind::REFUSE, code.number()]);
@@ -353,9 +359,9 @@ impl<P> Message<P> {
                 put_datagram(out, *flow, *count, *label, peer);
                 put_length(out, payload);
             }
-            Self::Half { flow, number: count, is_second: second, label, peer, .. } => {
-                out.push(if *second { kind::SECOND_HALF } else { kind::FIRST_HALF });
-                put_datagram(out, *flow, *count, *label, peer);
+            Self::Part { flow, number, index, count, label, peer, .. } => {
+                out.extend([kind::PART, *index, *count]);
+                put_datagram(out, *flow, *number, *label, peer);
                 put_length(out, payload);
             }
             Self::PathDown { path } => out.extend([kind::PATH_DOWN, path.0]),
@@ -401,8 +407,8 @@ impl<T> Message<T> {
             Self::Datagram { flow, number, label, peer, data } => {
                 Message::Datagram { flow, number, label, peer, data: hold(data) }
             }
-            Self::Half { flow, number, is_second: second, label, peer, data } => {
-                Message::Half { flow, number, is_second: second, label, peer, data: hold(data) }
+            Self::Part { flow, number, index, count, label, peer, data } => {
+                Message::Part { flow, number, index, count, label, peer, data: hold(data) }
             }
             Self::CloseFlow { flow } => Message::CloseFlow { flow },
             Self::PathDown { path } => Message::PathDown { path },
@@ -459,6 +465,7 @@ impl<'a> Decoder<'a> {
                     streams: self.number()?,
                     v4: families & 1 != 0,
                     v6: families & 2 != 0,
+                    instance: u64::from_be_bytes(self.array()?),
                 })
             }
             kind::REFUSE => Message::Refuse(RefuseCode::from_number(self.byte()?)?, self.name()?),
@@ -497,17 +504,14 @@ impl<'a> Decoder<'a> {
                 let (flow, number, label, peer) = self.datagram()?;
                 Message::Datagram { flow, number, label, peer, data: self.payload()? }
             }
-            which @ (kind::FIRST_HALF | kind::SECOND_HALF) => {
-                let (flow, number, label, peer) = self.datagram()?;
-                let second = which == kind::SECOND_HALF;
-                Message::Half {
-                    flow,
-                    number,
-                    is_second: second,
-                    label,
-                    peer,
-                    data: self.payload()?,
+            kind::PART => {
+                let (index, count) = (self.byte()?, self.byte()?);
+                if !(2..=MAX_PARTS).contains(&count) || index >= count {
+                    return Err(DecodeError::InvalidField("part"));
                 }
+                let (flow, number, label, peer) = self.datagram()?;
+                let data = self.payload()?;
+                Message::Part { flow, number, index, count, label, peer, data }
             }
             kind::PATH_DOWN => match self.byte()? {
                 path if path < PathId::LIMIT => Message::PathDown { path: PathId(path) },

@@ -62,8 +62,8 @@ impl<P: Payload> Mux<P> {
         let Some(payload) = message.payload() else { return };
         let bytes = payload.len() as i64;
         match message {
-            Message::Datagram { .. } | Message::Half { .. } if self.ready.is_empty() => {}
-            Message::Datagram { .. } | Message::Half { .. } => self.debt += bytes,
+            Message::Datagram { .. } | Message::Part { .. } if self.ready.is_empty() => {}
+            Message::Datagram { .. } | Message::Part { .. } => self.debt += bytes,
             _ => self.debt = (self.debt - bytes).max(-MAX_STREAM_LEAD),
         }
     }

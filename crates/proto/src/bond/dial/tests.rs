@@ -302,6 +302,20 @@ fn a_network_that_is_silent_for_a_moment_keeps_its_packets() {
 }
 
 #[test]
+fn a_session_that_has_begun_again_is_another_one() {
+    let mut simulation = Simulation::only(TCP, 2);
+    assert!(simulation.dialer.accepts(7));
+    simulation.connect(WIFI, 1);
+    assert!(simulation.dialer.accepts(7), "another path of the same session");
+    assert!(!simulation.dialer.accepts(8), "a late hello began it again");
+    simulation.take();
+    simulation.fail(LTE, FailureCause::UnknownSession);
+    let said = simulation.take();
+    assert!(said.contains(&Output::RenewSession), "{said:?}");
+    assert!(simulation.dialer.accepts(9));
+}
+
+#[test]
 fn a_success_begins_the_pauses_and_the_messages_again() {
     let mut simulation = Simulation::only(TCP, 1);
     simulation

@@ -147,10 +147,8 @@ fn a_first_packet_of_quic_passes_where_a_carrier_takes_1100_bytes() {
         let input = Input::Datagram { flow, label: 1, peer, data };
         simulation.endpoints[CLIENT].handle(simulation.now, input);
     }
-    // More than two halves is too much.
-    simulation.datagram(CLIENT, 7, 1, 99, 2_400);
     simulation.run_for(Span::from_millis(200));
-    assert_eq!(simulation.counters(CLIENT).dropped, 1);
+    assert_eq!(simulation.counters(CLIENT).dropped, 0);
     assert_eq!(received_of_flow(&simulation, GATEWAY, 7), (0..20).collect::<Vec<u64>>());
     assert_eq!(received_of_flow(&simulation, GATEWAY, u32::MAX), [0, 1]);
     let of_first = simulation.datagrams[GATEWAY].iter().filter(|(_, flow, _)| *flow == FlowId(7));
@@ -158,8 +156,8 @@ fn a_first_packet_of_quic_passes_where_a_carrier_takes_1100_bytes() {
 }
 
 #[test]
-fn halves_that_come_mixed_with_others_are_joined() {
-    // Round robin over two paths: the halves of two datagrams interleave.
+fn parts_that_come_mixed_with_others_are_joined() {
+    // Round robin over two paths: the parts of two datagrams interleave.
     for scheduler in [SchedulerKind::RoundRobin, SchedulerKind::Redundant] {
         let (mut simulation, ids) = simulation(scheduler, &[(500, 50), (500, 50)]);
         for id in ids {
@@ -173,6 +171,24 @@ fn halves_that_come_mixed_with_others_are_joined() {
         let mut came = received_numbers(&simulation, GATEWAY);
         came.sort_unstable();
         assert_eq!(came, [0, 1, 2, 3, 4, 5], "{scheduler}");
+    }
+}
+
+#[test]
+fn the_longest_datagram_passes_over_each_carrier() {
+    for (limit, parts) in [(None, 4), (Some(1_200), 57)] {
+        let (mut simulation, ids) = simulation(SchedulerKind::Single, &[(100_000, 20)]);
+        if let Some(limit) = limit {
+            simulation.limit_datagrams(ids[0], limit);
+        }
+        simulation.run_for(Span::from_millis(10));
+        for (number, len) in [(0, 65_507), (1, 100), (2, 65_508)] {
+            simulation.datagram(CLIENT, 7, 1, number, len);
+        }
+        simulation.run_for(Span::from_millis(200));
+        let mut came = received_numbers(&simulation, GATEWAY);
+        came.sort_unstable();
+        assert_eq!((came, simulation.counters(CLIENT).dropped), (vec![0, 1], 1), "{parts} parts");
     }
 }
 
@@ -341,27 +357,28 @@ fn a_late_reply_does_not_open_a_closed_flow_again_at_the_client() {
 }
 
 #[test]
-fn half_a_datagram_does_not_open_a_flow() {
+fn a_part_of_a_datagram_does_not_open_a_flow() {
     let (mut simulation, ids) = simulation(SchedulerKind::Single, &[(8_000, 100)]);
-    let half = |is_second| Input::Message {
+    let part = |index: u8| Input::Message {
         carrier: ids[0],
-        message: Message::Half {
+        message: Message::Part {
             flow: FlowId(7),
             number: 0,
-            is_second,
+            index,
+            count: 2,
             label: 1,
             peer: Destination::Address([192, 0, 2, 1].into(), 3_478),
             data: Piece {
                 source: (StreamId(7), Role::Client),
-                at: 500 * u64::from(is_second),
+                at: 500 * u64::from(index),
                 len: 500,
             },
         },
     };
-    simulation.endpoints[GATEWAY].handle(simulation.now, half(true));
+    simulation.endpoints[GATEWAY].handle(simulation.now, part(1));
     simulation.run_for(Span::from_secs(1));
     assert_eq!(simulation.endpoints[GATEWAY].datagrams.flow_count(), 0);
-    simulation.endpoints[GATEWAY].handle(simulation.now, half(false));
+    simulation.endpoints[GATEWAY].handle(simulation.now, part(0));
     simulation.run_for(Span::from_secs(1));
     assert_eq!(received_numbers(&simulation, GATEWAY), [0]);
     assert_eq!(simulation.endpoints[GATEWAY].datagrams.flow_count(), 1);

@@ -83,9 +83,17 @@ fn handshake() -> BoxedStrategy<Owned> {
                 Message::Hello(Hello { version, session, path, resumes, credit, stream_credit })
             }
         ),
-        (any::<u8>(), number(), number(), number(), any::<bool>(), any::<bool>()).prop_map(
-            |(version, credit, stream_credit, streams, v4, v6)| {
-                Message::Welcome(Welcome { version, credit, stream_credit, streams, v4, v6 })
+        (any::<u8>(), number(), number(), number(), any::<[bool; 2]>(), any::<u64>()).prop_map(
+            |(version, credit, stream_credit, streams, [v4, v6], instance)| {
+                Message::Welcome(Welcome {
+                    version,
+                    credit,
+                    stream_credit,
+                    streams,
+                    v4,
+                    v6,
+                    instance,
+                })
             }
         ),
         (refusal, text()).prop_map(|(code, words)| Message::Refuse(code, words)),
@@ -128,11 +136,12 @@ fn of_a_flow() -> BoxedStrategy<Owned> {
                 data
             }
         ),
-        (flow(), small(), any::<bool>(), any::<u8>(), destination(), payload()).prop_map(
-            |(flow, number, is_second, label, peer, data)| Message::Half {
+        (flow(), small(), 2..=64_u8, any::<u8>(), destination(), payload()).prop_map(
+            |(flow, number, count, label, peer, data)| Message::Part {
                 flow,
                 number,
-                is_second,
+                index: label % count,
+                count,
                 label,
                 peer,
                 data

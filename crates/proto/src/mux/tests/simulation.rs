@@ -401,7 +401,7 @@ impl Simulation {
                 let size = head.len() + payload;
                 let carrier = self.carriers.iter_mut().find(|c| c.id == carrier);
                 let carrier = carrier.expect("a carrier that was attached");
-                if matches!(message, Message::Datagram { .. } | Message::Half { .. }) {
+                if matches!(message, Message::Datagram { .. } | Message::Part { .. }) {
                     assert!(carrier.datagram.is_none_or(|limit| size <= limit), "{size} bytes");
                 }
                 self.sent.push((self.now, carrier.id, message.clone()));

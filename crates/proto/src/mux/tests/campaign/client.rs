@@ -152,9 +152,10 @@ impl World<'_> {
     }
 
     fn renew_session(&mut self) {
-        let session = self.client.endpoint.session;
+        let (session, instance) = (self.client.endpoint.session, self.client.endpoint.instance);
+        let has_it = |endpoint: &Endpoint| endpoint.instance == instance;
         ensure!(
-            !self.gateway.endpoints.contains_key(&session) || !self.client.is_in_use(),
+            !self.gateway.endpoints.get(&session).is_some_and(has_it) || !self.client.is_in_use(),
             "the client renews session {session}, which the gateway has and applications use"
         );
         self.client.renewals += 1;
@@ -230,6 +231,10 @@ impl World<'_> {
             }
             (Side::Handshake, Item::Message(Message::Welcome(welcome))) => {
                 let clock = self.machines[CLIENT].time(self.now);
+                if !self.client.dialer.accepts(welcome.instance) {
+                    return self.fail(id, path, Cause::Refused(RefuseCode::UnknownSession));
+                }
+                self.client.endpoint.instance = welcome.instance;
                 let (credit, stream_credit) = (welcome.credit, welcome.stream_credit);
                 let session = self.client.endpoint.session;
                 let input = Input::InitialCredit { credit, stream_credit };
@@ -244,7 +249,7 @@ impl World<'_> {
             }
             (Side::Handshake, Item::Close) => self.fail(id, path, Cause::Closed),
             // A datagram may overtake the welcome, and is lost.
-            (Side::Handshake, Item::Message(Message::Datagram { .. } | Message::Half { .. })) => {}
+            (Side::Handshake, Item::Message(Message::Datagram { .. } | Message::Part { .. })) => {}
             (side, item) => violated(format!("the client got {item:?} in the state {side:?}")),
         }
     }

@@ -16,6 +16,8 @@ use crate::sched::PathId;
 #[derive(Debug)]
 pub struct Endpoint {
     pub session: u64,
+    /// Which session with this number it is; 0 at a client before the first welcome.
+    pub instance: u64,
     pub mux: Mux<Piece>,
     /// Connections of the carriers.
     pub carriers: BTreeMap<CarrierId, usize>,
@@ -65,6 +67,7 @@ impl Endpoint {
     pub fn new(session: u64, config: Config) -> Self {
         Self {
             session,
+            instance: 0,
             mux: Mux::new(config),
             carriers: BTreeMap::new(),
             streams: BTreeMap::new(),

@@ -131,7 +131,7 @@ impl Connection {
             self.active_at = now;
         }
         match item {
-            Item::Message(message @ (Message::Datagram { .. } | Message::Half { .. }))
+            Item::Message(message @ (Message::Datagram { .. } | Message::Part { .. }))
                 if self.is_quic() =>
             {
                 self.submit_datagram(now, path, from, message);
