@@ -10,12 +10,14 @@
 //! peer cannot make this endpoint buffer more than the granted credit.
 
 mod bottleneck;
+mod bulk_window;
 mod carrier;
 mod class_queue;
 mod control;
 mod datagram;
 mod event;
 mod flight;
+mod flow_load;
 mod incoming;
 mod message;
 mod outgoing;
@@ -68,6 +70,9 @@ pub enum Role {
     /// Accepts streams and connects to their targets.
     Gateway,
 }
+
+/// Interval at which the transport is sampled while bulk data waits for the window beside a call.
+const GATE_INTERVAL: Span = Span::from_millis(1);
 
 /// Limits of an endpoint.
 #[derive(Clone, Debug)]
@@ -160,6 +165,8 @@ pub struct Mux<P> {
     unacked_bytes: u64,
     /// The carrier of the last received traffic.
     last_receiver: Option<CarrierId>,
+    /// When bulk data waited last for the window beside a call. `None` if it does not.
+    gated_at: Option<Time>,
     /// Remaining reinjection budget in bytes; negative if the last message was larger than the
     /// rest.
     reinjection_budget: i64,
@@ -201,6 +208,7 @@ impl<P: Payload> Mux<P> {
             pieces: 0,
             unacked_bytes: 0,
             last_receiver: None,
+            gated_at: None,
             counters: Counters::default(),
         }
     }
@@ -312,7 +320,8 @@ impl<P: Payload> Mux<P> {
             let given_up = carrier.failure_deadline().filter(|_| !all_suspect);
             [ack, carrier.suspect_at(), given_up]
         });
-        carriers.flatten().chain(self.datagrams.next_wakeup()).min()
+        let gate = self.gated_at.map(|at| at + GATE_INTERVAL);
+        carriers.flatten().chain(self.datagrams.next_wakeup()).chain(gate).min()
     }
 
     pub fn counters(&self) -> Counters {

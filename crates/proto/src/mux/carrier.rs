@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use manyways_unit::{Rate, Size, Span, Time};
 
 use super::bottleneck::Bottleneck;
+use super::bulk_window::BulkWindow;
 use super::flight::Flight;
 use super::message::{FlowId, MAX_PAYLOAD, StreamId};
 use super::unloaded_rtt::UnloadedRtt;
@@ -49,7 +50,7 @@ impl TransportInfo {
         Self {
             rtt,
             min_rtt: rtt,
-            rtt_var: Span::from_nanos(rtt.as_nanos() / 2),
+            rtt_var: half(rtt),
             congestion_window: window,
             slow_start: true,
             in_flight: Some(Size::ZERO),
@@ -82,6 +83,21 @@ pub(super) enum SentContent {
     PathDown { path: PathId },
 }
 
+fn half(span: Span) -> Span {
+    Span::from_nanos(span.as_nanos() / 2)
+}
+
+impl SentContent {
+    /// Returns the bytes of a stream in the message.
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::Open { length, .. } => *length,
+            Self::Data { range, .. } => range.len(),
+            _ => 0,
+        }
+    }
+}
+
 /// A message that the peer has not acknowledged.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SentMessage {
@@ -101,6 +117,9 @@ pub(super) struct Carrier {
     unloaded_rtt: UnloadedRtt,
     flight: Flight,
     bottleneck: Bottleneck,
+    bulk_window: BulkWindow,
+    /// Bytes of streams in `sent`.
+    unacked_bytes: u64,
     /// Whether to send a ping.
     pub needs_ping: bool,
     /// Bytes that were given to the transport since the last reported condition.
@@ -154,6 +173,8 @@ impl Carrier {
             unloaded_rtt: UnloadedRtt::default(),
             flight: Flight::default(),
             bottleneck: Bottleneck::default(),
+            bulk_window: BulkWindow::default(),
+            unacked_bytes: 0,
             needs_ping: false,
             unreported_bytes: 0,
             last_submit_at: now,
@@ -199,6 +220,62 @@ impl Carrier {
         }
     }
 
+    /// Returns the view of streams of this priority, which keep a window beside a call.
+    pub(super) fn bulk_view(&self, now: Time, priority: u8) -> PathView {
+        let view = self.path_view(now);
+        let Some(window) = self.bulk_window.limit(now, priority) else { return view };
+        PathView {
+            is_writable: view.is_writable && self.outstanding_bytes() < window,
+            congestion_window: view.congestion_window.min(Size::from_bytes(window)),
+            ..view
+        }
+    }
+
+    /// Returns whether the carrier accepts bytes of this priority; beside a call, bulk data waits
+    /// for its window.
+    pub(super) fn has_room(&self, now: Time, priority: u8, is_bulk: bool) -> bool {
+        let limit = self.bulk_window.limit(now, priority).filter(|_| is_bulk);
+        self.writable_bytes > 0 && limit.is_none_or(|window| self.outstanding_bytes() < window)
+    }
+
+    /// Returns the bytes that have not arrived as far as this endpoint knows, unsent ones included.
+    fn outstanding_bytes(&self) -> u64 {
+        self.outstanding_after(&self.transport_info) + self.unreported_bytes
+    }
+
+    fn outstanding_after(&self, info: &TransportInfo) -> u64 {
+        info.in_flight.map_or(self.unacked_bytes, |bytes| (bytes + info.unsent).as_bytes())
+    }
+
+    /// Returns the smallest known round-trip time: that of a carrier without a queue.
+    fn base_rtt(&self) -> Span {
+        self.bulk_window.base_rtt().unwrap_or(self.transport_info.min_rtt)
+    }
+
+    /// Returns the longest time until a message that is sent now arrives: all of the queue may be
+    /// on the way there.
+    pub(super) fn longest_delivery(&self) -> Span {
+        let info = &self.transport_info;
+        let queued = info.rate.time_for(Size::from_bytes(self.outstanding_bytes()));
+        info.rtt.max(queued).saturating_sub(half(self.base_rtt()))
+    }
+
+    /// Returns the shortest time in which a message arrives.
+    pub(super) fn shortest_delivery(&self) -> Span {
+        half(self.base_rtt())
+    }
+
+    /// Records that a datagram of a call uses the carrier.
+    pub(super) fn on_call(&mut self, now: Time, priority: u8) {
+        let (outstanding, rtt) = (self.outstanding_bytes(), self.transport_info.rtt);
+        self.bulk_window.on_call(now, priority, outstanding, rtt);
+    }
+
+    /// Records that bulk data waits for its window.
+    pub(super) fn on_bulk_window_full(&mut self) {
+        self.bulk_window.on_full();
+    }
+
     pub(super) fn observe(&mut self, now: Time, info: TransportInfo) {
         if info.acknowledged > self.transport_info.acknowledged {
             self.on_alive(now);
@@ -209,6 +286,10 @@ impl Carrier {
         self.needs_ping |= self.unloaded_rtt.observe(&self.transport_info, &info);
         let rtt = self.flight.observe(now, &info);
         self.bottleneck.observe(now, &self.transport_info, &info, rtt);
+        if info.acknowledged > self.transport_info.acknowledged {
+            let outstanding = self.outstanding_after(&info);
+            self.bulk_window.observe(now, info.rtt, info.min_rtt, outstanding);
+        }
         self.transport_info = info;
         self.unreported_bytes = 0;
     }
@@ -252,6 +333,7 @@ impl Carrier {
 
     pub(super) fn record_sent(&mut self, now: Time, what: SentContent) {
         self.last_activity_at = now;
+        self.unacked_bytes += what.bytes();
         self.sent.push_back(SentMessage { sent_at: now, content: what, is_reinjected: false });
     }
 
@@ -279,7 +361,9 @@ impl Carrier {
     /// Removes the oldest message after its ACK.
     pub(super) fn take_oldest(&mut self) -> Option<SentMessage> {
         self.checked = self.checked.saturating_sub(1);
-        self.sent.pop_front()
+        let oldest = self.sent.pop_front()?;
+        self.unacked_bytes -= oldest.content.bytes();
+        Some(oldest)
     }
 
     /// Records a received message that needs an ACK.

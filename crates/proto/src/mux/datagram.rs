@@ -4,7 +4,8 @@
 //! the queue.
 //!
 //! The datagrams of a flow stay on one carrier while it works, because reordering costs calls and
-//! QUIC more than a second path gains. Only `round-robin`, `minrtt` and `redundant` distribute
+//! QUIC more than a second path gains. A call moves once another carrier is faster, so
+//! that no datagram overtakes another one. Only `round-robin`, `minrtt` and `redundant` distribute
 //! them.
 
 use std::cmp::Reverse;
@@ -15,6 +16,7 @@ use manyways_unit::{Size, Span, Time};
 use super::Payload;
 use super::carrier::{Carrier, CarrierId};
 use super::class_queue::{ClassQueue, QueueKey};
+use super::flow_load::FlowLoad;
 use super::message::{Destination, FlowId, MAX_PARTS, MAX_PAYLOAD, Message};
 use super::outgoing::head_length;
 use crate::sched::{
@@ -34,6 +36,10 @@ const MAX_PARTIAL: usize = 64;
 const MAX_PARTIAL_BYTES: usize = 512 << 10;
 /// Maximum number of queued datagrams of a label that are checked for a carrier with room.
 const MAX_SCANNED_DATAGRAMS: usize = 64;
+/// Minimum gain of delivery time for which a call moves to another carrier.
+const MIN_GAIN: Span = Span::from_millis(5);
+/// Maximum time for which datagrams wait when a call moves.
+const MAX_HOLD_TIME: Span = Span::from_millis(50);
 /// Maximum queued datagrams of a flow that does not count as filling the queue.
 const MAX_SPARSE_DATAGRAMS: u32 = 3;
 
@@ -53,6 +59,8 @@ pub(super) struct Datagrams<P> {
     /// Whether the peer opens flows. At a client, a datagram of an unknown flow is one of a closed
     /// flow.
     accepts_flows: bool,
+    /// When the first of the flows that move goes on.
+    held_until: Option<Time>,
     dropped: u64,
 }
 
@@ -70,6 +78,33 @@ struct Flow {
     queued_bulk: u32,
     /// Path of the last received datagram.
     last_path: Option<PathId>,
+    load: FlowLoad,
+    last_sent_at: Time,
+    /// Time until which datagrams wait, so that they do not overtake those of another carrier.
+    held_until: Time,
+}
+
+/// A queued datagram and its carriers, as indexes.
+#[derive(Debug)]
+struct ReadyDatagram {
+    key: QueueKey,
+    at: usize,
+    /// Carriers that get a copy.
+    copies: Vec<usize>,
+    /// A carrier to which the flow may move.
+    faster: Option<usize>,
+    priority: u8,
+}
+
+/// The next datagram to send.
+#[derive(Debug)]
+pub(super) struct NextDatagram<P> {
+    /// Index of the carrier.
+    pub at: usize,
+    pub message: Message<P>,
+    /// Carriers where bulk data yields to the call: its own, and the one that it may move to.
+    pub yields: [Option<usize>; 2],
+    pub priority: u8,
 }
 
 #[derive(Debug)]
@@ -160,6 +195,7 @@ impl<P: Payload> Datagrams<P> {
             timeout: stale,
             max_flows: most_flows,
             accepts_flows,
+            held_until: None,
             dropped: 0,
         }
     }
@@ -282,10 +318,11 @@ impl<P: Payload> Datagrams<P> {
         std::mem::take(&mut self.dropped)
     }
 
-    /// Returns when the oldest queued datagram becomes stale.
+    /// Returns when the oldest queued datagram becomes stale, or a held one can go.
     pub(super) fn next_wakeup(&self) -> Option<Time> {
         let firsts = self.queue.heads().filter_map(|key| self.queue.at_or_after(key));
-        firsts.map(|(_, first)| first.queued_at + self.timeout + Span::from_nanos(1)).min()
+        let stale = firsts.map(|(_, first)| first.queued_at + self.timeout + Span::from_nanos(1));
+        stale.chain(self.held_until).min()
     }
 
     /// Returns the next datagram and the index of its carrier.
@@ -295,18 +332,18 @@ impl<P: Payload> Datagrams<P> {
         carriers: &[Carrier],
         schedulers: &mut Schedulers,
         policy: impl Fn(u8) -> Option<StreamPolicy>,
-    ) -> Option<(usize, Message<P>)> {
+    ) -> Option<NextDatagram<P>> {
+        self.held_until = None;
         let mut firsts: Vec<QueueKey> = self.queue.heads().collect();
         firsts
             .sort_by_key(|key| (Reverse(priority_of(*key, &policy)), key.class & 1, key.sequence));
         firsts.into_iter().find_map(|first| {
-            let (key, at, copies) = self.ready(now, first, carriers, schedulers, &policy)?;
-            self.take(now, key, at, &copies, carriers)
+            let ready = self.ready(now, first, carriers, schedulers, &policy)?;
+            self.take(now, ready, carriers)
         })
     }
 
-    /// Returns the first datagram of a class whose carrier has room, the index of that carrier, and
-    /// the carriers that get a copy.
+    /// Returns the first datagram of a class whose carrier has room.
     fn ready(
         &mut self,
         now: Time,
@@ -314,7 +351,7 @@ impl<P: Payload> Datagrams<P> {
         carriers: &[Carrier],
         schedulers: &mut Schedulers,
         policy: impl Fn(u8) -> Option<StreamPolicy>,
-    ) -> Option<(QueueKey, usize, Vec<usize>)> {
+    ) -> Option<ReadyDatagram> {
         let all_suspect = carriers.iter().all(|carrier| carrier.is_suspect);
         let mut from = first;
         for _ in 0..MAX_SCANNED_DATAGRAMS {
@@ -334,7 +371,19 @@ impl<P: Payload> Datagrams<P> {
                 .map(|(at, carrier)| (at, carrier.path_view(now)))
                 .collect();
             let size = Size::from_bytes(data.len() as u64);
-            let Some(at) = choose_carrier(state, carriers, &usable, schedulers, &policy, size)
+            let faster = faster_carrier(state, carriers, &usable, &policy);
+            if let Some(at) = faster {
+                state.move_to(at, carriers, &usable);
+            }
+            if state.held_until > now {
+                let until = self.held_until.map_or(state.held_until, |at| at.min(state.held_until));
+                self.held_until = Some(until);
+                continue;
+            }
+            let is_heavy = state.load.is_heavy();
+            let has_room = |at: usize| carriers[at].has_room(now, policy.priority, is_heavy);
+            let Some(at) =
+                choose_carrier(state, carriers, &usable, schedulers, &policy, size, has_room)
             else {
                 continue;
             };
@@ -344,7 +393,7 @@ impl<P: Payload> Datagrams<P> {
                 }
                 _ => Vec::new(),
             };
-            return Some((key, at, copies));
+            return Some(ReadyDatagram { key, at, copies, faster, priority: policy.priority });
         }
         None
     }
@@ -352,14 +401,16 @@ impl<P: Payload> Datagrams<P> {
     fn take(
         &mut self,
         now: Time,
-        key: QueueKey,
-        at: usize,
-        copies: &[usize],
+        ready: ReadyDatagram,
         carriers: &[Carrier],
-    ) -> Option<(usize, Message<P>)> {
+    ) -> Option<NextDatagram<P>> {
+        let ReadyDatagram { key, at, copies, faster, priority } = ready;
         let QueuedDatagram { flow, label, peer, data, .. } = self.remove(key)?;
         let state = self.flows.get_mut(&flow)?;
         state.label = Some(label);
+        state.load.on_sent(now, data.len());
+        state.last_sent_at = now;
+        let is_call = state.load.is_call();
         let number = state.next_number;
         state.next_number = state.next_number.wrapping_add(1);
         let mut messages = Vec::new();
@@ -399,7 +450,12 @@ impl<P: Payload> Datagrams<P> {
         while self.assigned_bytes > MAX_QUEUED_BYTES {
             self.take_assigned(0);
         }
-        first
+        let yields = match is_call {
+            true => [Some(at), faster],
+            false => [None; 2],
+        };
+        let (at, message) = first?;
+        Some(NextDatagram { at, message, yields, priority })
     }
 
     fn take_assigned(&mut self, index: usize) -> Option<(Time, CarrierId, Message<P>)> {
@@ -477,6 +533,25 @@ fn queue_cost<P: Payload>(message: &Message<P>) -> usize {
     DATAGRAM_OVERHEAD + message.payload().map_or(0, Payload::len)
 }
 
+/// Returns the index of a carrier that would be faster for a call than its own one if it had no
+/// queue: bulk data yields there, too, until the call can move.
+fn faster_carrier(
+    flow: &Flow,
+    carriers: &[Carrier],
+    usable: &[(usize, PathView)],
+    policy: &StreamPolicy,
+) -> Option<usize> {
+    let moves = matches!(policy.scheduler, SchedulerKind::BufferAware | SchedulerKind::Ecf);
+    if !flow.load.is_call() || !moves || policy.primary.is_some() {
+        return None;
+    }
+    let kept = usable.iter().find(|(at, _)| Some(carriers[*at].id) == flow.carrier)?;
+    let base = |at: usize| carriers[at].shortest_delivery();
+    let (best, _) = usable.iter().min_by_key(|(at, _)| base(*at))?;
+    let is_faster = *best != kept.0 && base(*best) + MIN_GAIN <= kept.1.delivery_time();
+    is_faster.then_some(*best)
+}
+
 /// Returns the index of the carrier for the flow's next datagram, or `None` if that carrier has no
 /// room.
 fn choose_carrier(
@@ -486,8 +561,9 @@ fn choose_carrier(
     schedulers: &mut Schedulers,
     policy: &StreamPolicy,
     size: Size,
+    has_room: impl Fn(usize) -> bool,
 ) -> Option<usize> {
-    let with_room = |at: usize| (carriers[at].writable_bytes > 0).then_some(at);
+    let with_room = |at: usize| has_room(at).then_some(at);
     let views = || -> Vec<PathView> { usable.iter().map(|(_, view)| *view).collect() };
     let request = SendRequest { backlog: size, total: size, primary: policy.primary };
     match policy.scheduler {
@@ -497,9 +573,7 @@ fn choose_carrier(
                 _ => None,
             }
         }
-        SchedulerKind::Redundant => {
-            usable.iter().map(|(at, _)| *at).find(|at| carriers[*at].writable_bytes > 0)
-        }
+        SchedulerKind::Redundant => usable.iter().map(|(at, _)| *at).find(|at| has_room(*at)),
         SchedulerKind::Single | SchedulerKind::Ecf | SchedulerKind::BufferAware => {
             let primary = usable.iter().find(|(_, view)| Some(view.path) == policy.primary);
             let kept = usable.iter().find(|(at, _)| Some(carriers[*at].id) == flow.carrier);
@@ -524,6 +598,27 @@ impl Flow {
             queued: 0,
             queued_bulk: 0,
             last_path: None,
+            load: FlowLoad::new(),
+            last_sent_at: Time::ZERO,
+            held_until: Time::ZERO,
+        }
+    }
+
+    /// Moves the flow to the carrier at `to` if it gains time there. The next datagrams wait until
+    /// they cannot overtake the last one.
+    fn move_to(&mut self, to: usize, carriers: &[Carrier], usable: &[(usize, PathView)]) {
+        let view = |at: usize| usable.iter().find(|(other, _)| *other == at).map(|(_, view)| view);
+        let kept = carriers.iter().position(|carrier| Some(carrier.id) == self.carrier);
+        let Some((kept, before, after)) = kept.and_then(|at| Some((at, view(at)?, view(to)?)))
+        else {
+            return;
+        };
+        let gain = before.delivery_time().saturating_sub(after.delivery_time());
+        let lead = carriers[kept].longest_delivery();
+        let lead = lead.saturating_sub(carriers[to].shortest_delivery());
+        if gain >= MIN_GAIN && lead <= MAX_HOLD_TIME {
+            self.carrier = Some(carriers[to].id);
+            self.held_until = self.last_sent_at + lead;
         }
     }
 }

@@ -20,19 +20,26 @@ const MAX_STREAM_LEAD: i64 = 16 << 10;
 impl<P: Payload> Mux<P> {
     /// Returns the next message and its carrier, or `None` if no message can be sent.
     pub(super) fn transmit(&mut self, now: Time) -> Option<(CarrierId, Message<P>)> {
+        self.gated_at = None;
         if self.carriers.iter().all(|carrier| carrier.writable_bytes == 0) {
             return None;
         }
         let first = self.next_signal(now).or_else(|| self.next_control(now));
         let first = first.or_else(|| self.datagrams.next_assigned(now, &self.carriers));
+        // A datagram makes no debt if the streams had their turn and could not use it.
+        let mut makes_debt = true;
         let (at, message) = match first {
             Some(found) => found,
             None if self.prefers_streams() => {
-                self.next_piece(now).or_else(|| self.next_datagram(now))?
+                let piece = self.next_piece(now);
+                makes_debt = piece.is_some();
+                piece.or_else(|| self.next_datagram(now))?
             }
             None => self.next_datagram(now).or_else(|| self.next_piece(now))?,
         };
-        self.update_debt(&message);
+        if makes_debt {
+            self.update_debt(&message);
+        }
         let payload = message.payload().map_or(0, Payload::len);
         let carrier = &mut self.carriers[at];
         let head = head_length(&message, payload);
@@ -94,26 +101,29 @@ impl<P: Payload> Mux<P> {
         let carriers = &self.carriers;
         let next = self.datagrams.next(now, carriers, &mut self.schedulers, policy);
         self.counters.dropped += self.datagrams.take_dropped();
-        next
+        let next = next?;
+        for at in next.yields.into_iter().flatten() {
+            self.carriers[at].on_call(now, next.priority);
+        }
+        Some((next.at, next.message))
     }
 
     pub(super) fn next_piece(&mut self, now: Time) -> Option<(usize, Message<P>)> {
         self.unblock();
         let all_suspect = self.carriers.iter().all(|carrier| carrier.is_suspect);
-        let views: Vec<(usize, PathView)> = self
-            .carriers
-            .iter()
-            .enumerate()
-            .filter(|(_, carrier)| all_suspect || !carrier.is_suspect)
-            .map(|(at, carrier)| (at, carrier.path_view(now)))
-            .collect();
         for QueueKey { class, .. } in self.queue_heads(&self.ready) {
             let policy = self.label_policy(class as u8);
-            let usable: Vec<(usize, PathView)> = views
-                .iter()
-                .filter(|(_, view)| policy.paths.contains(view.path))
-                .copied()
-                .collect();
+            let mut usable: Vec<(usize, PathView)> = Vec::with_capacity(self.carriers.len());
+            for (at, carrier) in self.carriers.iter_mut().enumerate() {
+                if policy.paths.contains(carrier.path) && (all_suspect || !carrier.is_suspect) {
+                    let view = carrier.bulk_view(now, policy.priority);
+                    if !view.is_writable && carrier.writable_bytes > 0 {
+                        carrier.on_bulk_window_full();
+                        self.gated_at = Some(now);
+                    }
+                    usable.push((at, view));
+                }
+            }
             if usable.iter().all(|(_, view)| !view.is_writable) {
                 continue;
             }

@@ -2,7 +2,7 @@
 
 use manyways_unit::{Span, Time};
 
-use super::simulation::{CLIENT, GATEWAY, Piece, Simulation, link};
+use super::simulation::{CLIENT, GATEWAY, Link, Piece, Simulation, link};
 use crate::mux::{CarrierId, Destination, FlowId, Input, Message, Role, StreamId};
 use crate::sched::{PathId, SchedulerKind, StreamPolicy};
 
@@ -382,4 +382,53 @@ fn a_part_of_a_datagram_does_not_open_a_flow() {
     simulation.run_for(Span::from_secs(1));
     assert_eq!(received_numbers(&simulation, GATEWAY), [0]);
     assert_eq!(simulation.endpoints[GATEWAY].datagrams.flow_count(), 1);
+}
+
+/// Three paths with long queues: a call, 50 datagrams a second each way, begins beside a download.
+/// Returns the received bytes of the download, and the delays of the call towards the client.
+fn call_beside_download(hides_in_flight: bool) -> (u64, Vec<Span>) {
+    let mut simulation = Simulation::new();
+    simulation.hides_in_flight = hides_in_flight;
+    simulation.label(1, StreamPolicy::default());
+    for (path, (kbps, rtt)) in [(50_000, 16), (150_000, 44), (140_000, 56)].into_iter().enumerate()
+    {
+        let queue = Span::from_millis(150);
+        simulation.attach(path as u8, Link { queue, ..link(kbps, rtt) });
+    }
+    simulation.run_for(Span::from_millis(500));
+    let stream = simulation.open(1, 300, 1 << 30);
+    simulation.run_for(Span::from_secs(1));
+    let (begin, before) = (simulation.now, simulation.applications[CLIENT][&stream].received);
+    for number in 0..300 {
+        simulation.datagram(CLIENT, 7, 1, number, 1_000);
+        simulation.datagram(GATEWAY, 7, 1, number, 1_000);
+        simulation.run_for(Span::from_millis(20));
+    }
+    let received = simulation.applications[CLIENT][&stream].received - before;
+    simulation.run_for(Span::from_secs(1));
+    let numbers = received_numbers(&simulation, CLIENT);
+    assert_eq!(numbers, (0..300).collect::<Vec<u64>>(), "none is lost or overtaken");
+    let late = simulation.datagrams[CLIENT]
+        .iter()
+        .map(|(at, _, piece)| at.since(begin + Span::from_millis((piece.at >> 20) * 20)));
+    (received, late.collect())
+}
+
+#[test]
+fn a_download_leaves_a_call_the_fastest_path_without_a_queue() {
+    let (received, late) = call_beside_download(false);
+    let worst = late[50..].iter().max().unwrap();
+    // Half of the shortest round trip, the target delay of 5 ms, and a message of 4 ms.
+    assert!(*worst < Span::from_millis(8 + 5 + 4 + 3), "{worst}");
+    // 6 s at 340 Mbit/s.
+    assert!(received > 6 * 340 * 125_000 * 95 / 100, "{received}");
+}
+
+#[test]
+fn a_transport_that_hides_its_bytes_in_flight_yields_too() {
+    let (received, late) = call_beside_download(true);
+    let worst = late[50..].iter().max().unwrap();
+    // The acknowledgements of messages are up to 10 ms late, and come in bursts.
+    assert!(*worst < Span::from_millis(8 + 5 + 4 + 13), "{worst}");
+    assert!(received > 6 * 340 * 125_000 * 90 / 100, "{received}");
 }

@@ -11,6 +11,8 @@ use crate::mux::TransportInfo;
 pub struct Link {
     pub rate: Rate,
     pub rtt: Span,
+    /// Delay of the queue at the bottleneck that the transport fills.
+    pub queue: Span,
 }
 
 /// Unsent bytes in a kernel, as set by TCP_NOTSENT_LOWAT.
@@ -25,6 +27,8 @@ pub struct Lane<T> {
     /// Bytes of the items in flight.
     bytes: usize,
     delivered: u64,
+    /// Time that the last delivered item waited at the bottleneck.
+    delay: Span,
 }
 
 #[derive(Debug)]
@@ -37,14 +41,21 @@ struct InFlight<T> {
 
 impl<T> Default for Lane<T> {
     fn default() -> Self {
-        Self { free_at: Time::ZERO, items: VecDeque::new(), bytes: 0, delivered: 0 }
+        Self {
+            free_at: Time::ZERO,
+            items: VecDeque::new(),
+            bytes: 0,
+            delivered: 0,
+            delay: Span::ZERO,
+        }
     }
 }
 
 impl<T> Lane<T> {
     pub fn submit(&mut self, now: Time, link: &Link, size: usize, item: T) {
         self.free_at = self.free_at.max(now) + link.rate.time_for(Size::from_bytes(size as u64));
-        let (departure, arrival) = (self.free_at, self.free_at + half(link.rtt));
+        let (departure, arrival) =
+            (departure(now, self.free_at, link), self.free_at + half(link.rtt));
         self.bytes += size;
         self.items.push_back(InFlight { arrival, departure, size, item });
     }
@@ -57,7 +68,8 @@ impl<T> Lane<T> {
 
     /// Removes and returns the next item, whether or not it has arrived.
     pub fn take_next(&mut self) -> Option<(usize, T)> {
-        let InFlight { size, item, .. } = self.items.pop_front()?;
+        let InFlight { size, item, departure, arrival } = self.items.pop_front()?;
+        self.delay = arrival.since(departure);
         self.bytes -= size;
         self.delivered += size as u64;
         Some((size, item))
@@ -84,7 +96,7 @@ impl<T> Lane<T> {
         let mut at = now;
         for item in &mut self.items {
             at += link.rate.time_for(Size::from_bytes(item.size as u64));
-            (item.departure, item.arrival) = (at, at + half(link.rtt));
+            (item.departure, item.arrival) = (departure(now, at, link), at + half(link.rtt));
         }
         self.free_at = at;
     }
@@ -106,10 +118,10 @@ impl<T> Lane<T> {
         };
         let in_flight = Size::from_bytes((self.bytes - unsent) as u64);
         let info = TransportInfo {
-            rtt: link.rtt,
+            rtt: link.rtt.max(half(link.rtt) + self.delay),
             min_rtt: link.rtt,
             rtt_var: Span::from_millis(2),
-            congestion_window: link.rate.size_in(link.rtt) + Size::from_bytes(14_480),
+            congestion_window: link.rate.size_in(link.rtt + link.queue) + Size::from_bytes(14_480),
             slow_start: false,
             in_flight: (!hides_in_flight).then_some(in_flight),
             unsent: Size::from_bytes(unsent as u64),
@@ -125,6 +137,11 @@ impl<T> Lane<T> {
     fn departed(&self, now: Time) -> usize {
         self.items.partition_point(|item| item.departure <= now)
     }
+}
+
+/// The time at which an item leaves that the bottleneck has sent at `sent`.
+fn departure(now: Time, sent: Time, link: &Link) -> Time {
+    now.max(Time::ZERO + sent.since(Time::ZERO + link.queue))
 }
 
 pub fn half(span: Span) -> Span {

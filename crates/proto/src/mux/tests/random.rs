@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use manyways_unit::{Rate, Span, Time};
 use proptest::prelude::*;
 
-use super::simulation::{CLIENT, GATEWAY, Link, Simulation};
+use super::simulation::{self, CLIENT, GATEWAY, Link, Simulation};
 use crate::mux::ResetCode;
 use crate::sched::{PathId, PathSet, SchedulerKind, StreamPolicy};
 
@@ -54,8 +54,7 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 fn link() -> impl Strategy<Value = Link> {
-    (50u64..50_000, 1u64..300)
-        .prop_map(|(kbps, rtt)| Link { rate: Rate::from_kbps(kbps), rtt: Span::from_millis(rtt) })
+    (50u64..50_000, 1u64..300).prop_map(|(kbps, rtt)| simulation::link(kbps, rtt))
 }
 
 proptest! {

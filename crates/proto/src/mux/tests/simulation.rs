@@ -482,5 +482,5 @@ impl Simulation {
 }
 
 pub fn link(kbps: u64, rtt: u64) -> Link {
-    Link { rate: Rate::from_kbps(kbps), rtt: Span::from_millis(rtt) }
+    Link { rate: Rate::from_kbps(kbps), rtt: Span::from_millis(rtt), queue: Span::ZERO }
 }

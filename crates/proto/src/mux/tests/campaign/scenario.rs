@@ -321,7 +321,7 @@ impl Generator {
 
     fn link(&mut self) -> Link {
         let kbps = self.log(100, 50_000);
-        Link { rate: Rate::from_kbps(kbps), rtt: self.millis(2, 500) }
+        Link { rate: Rate::from_kbps(kbps), rtt: self.millis(2, 500), queue: Span::ZERO }
     }
 
     fn policy(&mut self) -> StreamPolicy {
