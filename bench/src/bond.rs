@@ -5,14 +5,14 @@
 //! runs a task, [`targets`] compares the figures with the target values, and [`table`] writes the
 //! figures.
 
-mod contender;
-mod drive;
-mod loopback;
-mod plan;
-mod record;
-mod table;
+pub mod contender;
+pub mod drive;
+pub mod loopback;
+pub mod plan;
+pub mod record;
+pub mod table;
 mod targets;
-mod task;
+pub mod task;
 pub mod testbed;
 
 use std::process::ExitCode;
@@ -52,7 +52,7 @@ pub fn run(args: BondArgs) -> Result<ExitCode, String> {
         let own = own.map_err(|error| format!("cannot tell where this is: {error}"))?;
         let (ss, browser) = (required_program("ss")?, program("chromium"));
         require_root()?;
-        let programs = Programs { manyways: setup.manyways, own, ss, browser };
+        let programs = Programs { manyways: setup.manyways, before: None, own, ss, browser };
         let found = [Some(programs.manyways.as_path()), programs.browser.as_deref()];
         let versions = versions(&found.map(|program| (program, "--version")));
         Ok((Bond { programs, termination: setup.termination, seed: setup.seed }, versions))
@@ -60,10 +60,10 @@ pub fn run(args: BondArgs) -> Result<ExitCode, String> {
 }
 
 /// State that all cells share.
-struct Bond {
-    programs: Programs,
-    termination: Termination,
-    seed: u64,
+pub struct Bond {
+    pub programs: Programs,
+    pub termination: Termination,
+    pub seed: u64,
 }
 
 impl Family for Bond {

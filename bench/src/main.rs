@@ -2,7 +2,8 @@
 //! run, and the same endpoints measure them.
 //!
 //! `manyways-bench bond` compares `manyways bond` with the kernel's Multipath TCP, one network and
-//! direct connections. `manyways-bench get` compares `manyways get` with one network, fixed chunks,
+//! direct connections. `manyways-bench gateway` measures the gateway of a bond under strangers, beside
+//! a greedy client and after a restart. `manyways-bench get` compares `manyways get` with one network, fixed chunks,
 //! aria2 and the kernel's Multipath TCP. `manyways-bench flows` compares `manyways flows` with
 //! tshark, tcptrace and NFStream. `manyways-bench probe` compares `manyways probe` with the settings
 //! of emulated links, and with fping, iperf3, mtr and dig. `manyways-bench radio` compares policies
@@ -14,6 +15,7 @@
 mod bond;
 mod capture;
 mod flows;
+mod gateway;
 mod get;
 mod keys;
 mod options;
@@ -45,6 +47,7 @@ struct Args {
 enum Command {
     Bond(bond::BondArgs),
     Flows(flows::FlowsArgs),
+    Gateway(gateway::GatewayArgs),
     Get(get::GetArgs),
     Probe(probe::ProbeArgs),
     Radio(radio::RadioArgs),
@@ -64,6 +67,8 @@ enum Command {
     SteerDefault(steer::DefaultArgs),
     #[command(hide = true)]
     Splice(traffic::SpliceArgs),
+    #[command(hide = true)]
+    Strangers(traffic::StrangersArgs),
 }
 
 /// Compare the emulator with Rattan 0.1.1 (about 13 minutes, as root).
@@ -97,6 +102,7 @@ fn main() -> ExitCode {
     let done = match Args::parse().command {
         Command::Bond(args) => bond::run(args),
         Command::Flows(args) => flows::run(args),
+        Command::Gateway(args) => gateway::run(args),
         Command::Get(args) => get::run(args),
         Command::Probe(args) => probe::run(args),
         Command::Radio(args) => radio::run(args),
@@ -108,6 +114,7 @@ fn main() -> ExitCode {
         Command::Steer(args) => steer::run(args),
         Command::SteerDefault(args) => steer::write_default(&args).map(|()| ExitCode::SUCCESS),
         Command::SteerData(args) => steer::write_data(&args).map(|()| ExitCode::SUCCESS),
+        Command::Strangers(args) => traffic::strangers(&args).map(|()| ExitCode::SUCCESS),
         Command::Splice(args) => traffic::splice(&args).map(|()| ExitCode::SUCCESS),
     };
     match done {

@@ -14,6 +14,7 @@ mod requests;
 mod serve;
 mod socks;
 mod splice;
+mod strangers;
 mod stream;
 pub mod web;
 
@@ -25,6 +26,7 @@ use serde::{Deserialize, Serialize};
 pub use self::load::LoadArgs;
 pub use self::serve::ServeArgs;
 pub use self::splice::SpliceArgs;
+pub use self::strangers::StrangersArgs;
 
 /// The result of a load generator, printed as one line of JSON on standard output.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -53,6 +55,11 @@ pub fn load(args: &LoadArgs) -> Result<(), String> {
 /// Runs the server until the process is killed.
 pub fn serve(args: &ServeArgs) -> Result<(), String> {
     run(serve::run(args)).map_err(|error| error.to_string())
+}
+
+/// Knocks on a gateway as strangers.
+pub fn strangers(args: &StrangersArgs) -> Result<(), String> {
+    strangers::knock(args).map_err(|error| error.to_string())
 }
 
 /// Runs the splice until the process is killed.

@@ -11,6 +11,8 @@ pub enum Contender {
         /// Host of the gateway; the server runs on the same host.
         host: usize,
     },
+    /// An earlier program's bond over every link, through its gateway on the first host.
+    Before,
     /// A kernel MPTCP connection for every flow, through a splice; the first subflow uses this
     /// link.
     Mptcp(usize),
@@ -51,6 +53,7 @@ impl Contender {
             }
             Self::Bond { by: Scheduling::FourApps, host: 0 } => "bond four-apps".to_owned(),
             Self::Bond { host, .. } => format!("bond at {}", host_letter(host)),
+            Self::Before => "before".to_owned(),
             Self::Mptcp(index) => format!("mptcp-{}", link(index)),
             Self::Spliced(index) => link(index).to_owned(),
             Self::Direct(index) => format!("direct-{}", link(index)),
@@ -59,7 +62,7 @@ impl Contender {
     }
 
     pub fn is_bond(&self) -> bool {
-        matches!(self, Self::Bond { .. })
+        matches!(self, Self::Bond { .. } | Self::Before)
     }
 
     pub fn is_mptcp(&self) -> bool {

@@ -337,7 +337,7 @@ fn messenger_task(length: Span) -> Task {
 }
 
 /// The result of a load generator, or the reason why there is none.
-fn parse_result(
+pub fn parse_result(
     success: Option<bool>,
     said: &str,
     complained: &str,

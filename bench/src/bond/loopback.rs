@@ -50,7 +50,7 @@ struct CellRunner<'a> {
 
 impl CellRunner<'_> {
     fn run(&self, entry: &Entry) -> Result<Run<Figures>, DriveError> {
-        let [client, gateway, _server] = self.start()?;
+        let [client, gateway, _server] = self.start(entry)?;
         let mut figures = Figures::of(&entry.task);
         let mut child = self.launcher.lab.spawn(LOOPBACK_NODE, self.load(entry))?;
         let mut line = String::new();
@@ -77,7 +77,7 @@ impl CellRunner<'_> {
 
     /// Starts the client, the gateway and the server. They end after each run, so that no run
     /// depends on the memory of an earlier one.
-    fn start(&self) -> Result<[Killed; 3], DriveError> {
+    fn start(&self, entry: &Entry) -> Result<[Killed; 3], DriveError> {
         let programs = &self.bond.programs;
         let spawn = |mut command: Command| {
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -86,10 +86,15 @@ impl CellRunner<'_> {
         let mut server = Command::new(&programs.own);
         server.args(["serve", "--listen", &format!("127.0.0.1:{SERVER_PORT}")]);
         let at = format!("127.0.0.1:{GATEWAY_PORT}");
-        let mut gateway = testbed::gateway(programs, self.folder, &at, "127.0.0.0/8");
+        let mut gateway =
+            testbed::gateway(programs.of(entry.contender), self.folder, &at, "127.0.0.0/8");
         gateway.arg("--quiet");
-        let mut client =
-            testbed::client(programs, self.folder, (&at, &self.gateway_key), SOCKS_PORT);
+        let mut client = testbed::client(
+            programs.of(entry.contender),
+            self.folder,
+            (&at, &self.gateway_key),
+            SOCKS_PORT,
+        );
         client.arg("--quiet");
         let (server, gateway) = (spawn(server)?, spawn(gateway)?);
         self.wait_listening(SERVER_PORT)?;

@@ -42,7 +42,7 @@ pub fn page(results: &ResultsOf<Bond>) -> String {
     page.markdown(results, figures)
 }
 
-fn figures(out: &mut String, cell: &Record) {
+pub fn figures(out: &mut String, cell: &Record) {
     let mut rows: Vec<Vec<String>> = Vec::new();
     for task in tasks(cell) {
         let runs = || cell.runs.iter().filter(|run| run.figures.task == task);
@@ -94,7 +94,7 @@ fn extra_cell(cell: &Record, name: &str, task: &str) -> String {
     for (what, called) in [("reinjected", "sent again"), ("duplicate", "duplicate")] {
         words.extend(more(what).map(|value| format!("{called} {:.0} KB", value / 1000.0)));
     }
-    for what in ["call, ms", "messenger p95, ms", "app store, Mbit/s", "Mbit/s"] {
+    for what in ["median", "call, ms", "messenger p95, ms", "app store, Mbit/s", "Mbit/s"] {
         words.extend(more(what).map(|value| format!("{what}: {value:.1}")));
     }
     words.join("; ")

@@ -14,7 +14,7 @@ use manyways_rig::programs::{quoted, shell_words};
 use manyways_sys::clock::Clock;
 use manyways_unit::{Span, Time};
 
-use super::contender::{Contender, Scheduling};
+use super::contender::{BOND, Contender, Scheduling};
 use super::plan::{Cell, needs_browser};
 use crate::keys;
 
@@ -28,8 +28,8 @@ pub const WEB_PORT: u16 = 7110;
 pub const CALL_PORT: u16 = 3478;
 /// Ports of the far end of the splice, for plain TCP and MPTCP.
 const SPLICE_PORTS: (u16, u16) = (7001, 7002);
-/// Port of a gateway.
-const GATEWAY_PORT: u16 = 4433;
+/// Port of a gateway, and of that of an earlier program.
+const GATEWAY_PORTS: (u16, u16) = (4433, 4434);
 /// First SOCKS5 port on the device.
 const FIRST_SOCKS_PORT: u16 = 1081;
 /// Time limit for the start of a process.
@@ -41,12 +41,24 @@ const POLL_INTERVAL: Span = Span::from_millis(20);
 #[derive(Clone, Debug)]
 pub struct Programs {
     pub manyways: PathBuf,
+    /// An earlier version, to compare with.
+    pub before: Option<PathBuf>,
     /// This program.
     pub own: PathBuf,
     /// Prints the congestion control of sockets.
     pub ss: PathBuf,
     /// Chromium; `None` if it is not installed.
     pub browser: Option<PathBuf>,
+}
+
+impl Programs {
+    /// The program of a contender.
+    pub fn of(&self, contender: Contender) -> &Path {
+        match (contender, &self.before) {
+            (Contender::Before, Some(before)) => before,
+            _ => &self.manyways,
+        }
+    }
 }
 
 /// The shipped four-application policy.
@@ -113,11 +125,12 @@ impl Testbed {
 
     /// Starts a gateway on every host of a bond contender; it authorizes one client.
     fn gateways(&mut self, lab: &mut Lab) -> Result<(), DriveError> {
-        let mut hosts: Vec<usize> = self
+        let mut hosts: Vec<(usize, u16)> = self
             .socks_contenders
             .iter()
             .filter_map(|one| match one {
-                Contender::Bond { host, .. } => Some(*host),
+                Contender::Bond { host, .. } => Some((*host, GATEWAY_PORTS.0)),
+                Contender::Before => Some((0, GATEWAY_PORTS.1)),
                 _ => None,
             })
             .collect();
@@ -127,11 +140,13 @@ impl Testbed {
         self.gateway_key = keys(&self.programs.manyways, &self.folder)?;
         hosts.sort_unstable();
         hosts.dedup();
-        for host in hosts {
-            let listen = format!("0.0.0.0:{GATEWAY_PORT}");
-            let mut command = gateway(&self.programs, &self.folder, &listen, "198.18.0.0/15");
+        for (host, port) in hosts {
+            let listen = format!("0.0.0.0:{port}");
+            let contender = if port == GATEWAY_PORTS.1 { Contender::Before } else { BOND };
+            let program = self.programs.of(contender);
+            let mut command = gateway(program, &self.folder, &listen, "198.18.0.0/15");
             command.arg("--quiet");
-            let log = self.folder.join(format!("gateway-{host}.log"));
+            let log = self.folder.join(format!("gateway-{host}-{port}.log"));
             let words = shell_words(&command);
             lab.serve(host, &format!("exec {words} 2>{}", quoted(log.as_os_str())))?;
         }
@@ -164,7 +179,12 @@ impl Testbed {
     /// Starts or restarts the client of a bond contender, and waits until it has a carrier over
     /// every link. Other contenders have no client.
     pub fn restart_client(&mut self, lab: &Lab, contender: Contender) -> Result<(), DriveError> {
-        let Contender::Bond { by, host } = contender else { return Ok(()) };
+        let (by, host, gateway_port) = match contender {
+            Contender::Bond { by, host } => (by, host, GATEWAY_PORTS.0),
+            Contender::Before => (Scheduling::Default, 0, GATEWAY_PORTS.1),
+            _ => return Ok(()),
+        };
+        let program = self.programs.of(contender);
         let Some(index) = self.socks_contenders.iter().position(|door| *door == contender) else {
             return Ok(());
         };
@@ -172,8 +192,8 @@ impl Testbed {
         self.clients.retain(|(of, _)| *of != contender);
         let log = self.folder.join(format!("client-{port}.log"));
         let said = File::create(&log).map_err(system("write a log"))?;
-        let at = format!("{}:{GATEWAY_PORT}", address::host(host)[0]);
-        let mut command = client(&self.programs, &self.folder, (&at, &self.gateway_key), port);
+        let at = format!("{}:{gateway_port}", address::host(host)[0]);
+        let mut command = client(program, &self.folder, (&at, &self.gateway_key), port);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
         match by {
             Scheduling::Default => {}
@@ -237,16 +257,16 @@ impl Testbed {
 }
 
 /// The command of a gateway, with the keys of [`keys()`]. `permit` has the permitted destinations.
-pub fn gateway(programs: &Programs, folder: &Path, listen: &str, permit: &str) -> Command {
-    let mut command = Command::new(&programs.manyways);
+pub fn gateway(program: &Path, folder: &Path, listen: &str, permit: &str) -> Command {
+    let mut command = Command::new(program);
     command.args(["bond", "gateway", "--listen", listen, "--permit", permit, "--key"]);
     command.arg(folder.join("gateway.key")).arg("--allow").arg(folder.join("allow"));
     command
 }
 
 /// The command of a client with this SOCKS5 port; the gateway has an address and a public key.
-pub fn client(programs: &Programs, folder: &Path, gateway: (&str, &str), port: u16) -> Command {
-    let mut command = Command::new(&programs.manyways);
+pub fn client(program: &Path, folder: &Path, gateway: (&str, &str), port: u16) -> Command {
+    let mut command = Command::new(program);
     command.args(["bond", "client", "--intercept", "none", "--gateway", gateway.0]);
     command.args(["--gateway-key", gateway.1, "--socks", &format!("127.0.0.1:{port}"), "--key"]);
     command.arg(folder.join("client.key"));

@@ -57,7 +57,7 @@ pub fn programs() -> Result<Programs, String> {
     let own = std::env::current_exe();
     let own = own.map_err(|error| format!("cannot tell where this is: {error}"))?;
     let ss = program("ss").ok_or("ss is not installed")?;
-    Ok(Programs { manyways: binary(None)?, own, ss, browser: None })
+    Ok(Programs { manyways: binary(None)?, before: None, own, ss, browser: None })
 }
 
 pub struct BondLab<'a> {
@@ -88,7 +88,7 @@ impl<'a> BondLab<'a> {
         let at = format!("--listen 0.0.0.0:{PORT} --mptcp 0.0.0.0:{MPTCP_PORT}");
         lab.serve(0, &format!("exec {own} serve {at}"))?;
         let listen = format!("0.0.0.0:{GATEWAY_PORT}");
-        let mut command = gateway(programs, &folder, &listen, "198.18.0.0/15");
+        let mut command = gateway(&programs.manyways, &folder, &listen, "198.18.0.0/15");
         command.arg("--quiet");
         lab.serve(0, &with_log(&command, &folder.join("gateway.log")))?;
         let mut command = Command::new(&programs.manyways);
@@ -96,7 +96,7 @@ impl<'a> BondLab<'a> {
         command.arg(folder.join("gateway.key")).arg("--allow").arg(folder.join("allow"));
         lab.serve(0, &with_log(&command, &folder.join("probe.log")))?;
         let gateway = format!("{}:{GATEWAY_PORT}", address::host(0)[0]);
-        let mut command = client(programs, &folder, (&gateway, &server_key), SOCKS_PORT);
+        let mut command = client(&programs.manyways, &folder, (&gateway, &server_key), SOCKS_PORT);
         command.arg("--policy").arg(folder.join("policy.toml"));
         let log = folder.join("client.log");
         let child = lab.spawn(Node::Device, into_log(command, &log)?)?;

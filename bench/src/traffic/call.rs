@@ -22,6 +22,9 @@ pub struct Call {
     /// How long.
     #[arg(long, value_name = "TIME")]
     length: Span,
+    /// How large each datagram is, in bytes; the least is 24.
+    #[arg(long, value_name = "BYTES", default_value_t = SIZE)]
+    size: usize,
 }
 
 /// 50 datagrams of 160 bytes per second, as in G.711 with 20 ms frames.
@@ -63,7 +66,7 @@ impl Call {
                     let mut packet = line.header.clone();
                     packet.extend(number.to_be_bytes());
                     packet.extend(now().to_be_bytes());
-                    packet.resize(line.header.len() + SIZE, 0);
+                    packet.resize(line.header.len() + self.size.max(24), 0);
                     line.socket.send_to(&packet, line.to).await?;
                     number += 1;
                     end = (number == count).then(|| Instant::now() + LOSS_TIMEOUT);
@@ -117,11 +120,14 @@ fn summarize(count: u64, arrivals: &[Arrival]) -> Measurement {
     let samples: Vec<f64> = arrivals.iter().map(|arrival| arrival.down).collect();
     let ups: Vec<f64> = arrivals.iter().map(|arrival| arrival.up).collect();
     let late = arrivals.windows(2).filter(|pair| pair[0].number > pair[1].number).count();
+    let trips: Vec<f64> = arrivals.iter().map(|arrival| arrival.up + arrival.down).collect();
     let figure = |values: &[f64], share| quantile(values, share).unwrap_or_default();
     let more = [
         ("up", figure(&ups, 0.5)),
         ("up_p95", figure(&ups, 0.95)),
         ("down_p95", figure(&samples, 0.95)),
+        ("trip_p95", figure(&trips, 0.95)),
+        ("trip_median", figure(&trips, 0.5)),
         ("reordered", late as f64),
         ("lost", count.saturating_sub(arrivals.len() as u64) as f64),
     ];

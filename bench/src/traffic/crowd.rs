@@ -20,6 +20,9 @@ pub struct Crowd {
     /// How many.
     #[arg(long, value_name = "N")]
     count: usize,
+    /// Go on after failures, one time for each connection.
+    #[arg(long)]
+    greedy: bool,
     /// How many are opened at once.
     #[arg(long, value_name = "N", default_value_t = 64)]
     at_once: usize,
@@ -52,7 +55,11 @@ impl Crowd {
         }
         let mut open: Vec<TcpStream> = Vec::with_capacity(self.count);
         while let Some(opened) = opening.join_next().await {
-            open.push(opened.map_err(io::Error::other)??);
+            match opened.map_err(io::Error::other)? {
+                Ok(stream) => open.push(stream),
+                Err(_) if self.greedy => {}
+                Err(error) => return Err(error),
+            }
         }
         let value = open.len() as f64 / begun.elapsed().as_secs_f64();
         // The connections stay open until the process ends, because the parent still measures.

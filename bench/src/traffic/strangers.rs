@@ -1,0 +1,175 @@
+//! Strangers that knock on a gateway: connections without a word, or first packets of QUIC clients
+//! that do not know it.
+
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use manyways_unit::Span;
+use quinn::crypto::rustls::QuicClientConfig;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::ring::default_provider;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, Error, SignatureScheme, version};
+use socket2::{Domain, Protocol, Socket, Type};
+
+/// Knock on a gateway from other addresses of 10.128.0.0/9, which must be local ones, and print a
+/// line once as many connections are open as stay open.
+#[derive(clap::Args)]
+pub struct StrangersArgs {
+    /// The gateway.
+    #[arg(long, value_name = "ADDR:PORT")]
+    to: SocketAddrV4,
+    /// How many networks (/24) they come from.
+    #[arg(long, value_name = "N")]
+    networks: u32,
+    /// How many come in a second.
+    #[arg(long, value_name = "N")]
+    rate: u32,
+    /// For how long.
+    #[arg(long, value_name = "TIME")]
+    length: Span,
+    /// First packets of QUIC, and not connections of TCP.
+    #[arg(long)]
+    quic: bool,
+}
+
+/// Connections that stay open; more than a gateway keeps.
+const HELD: usize = 600;
+/// Different first packets of QUIC.
+const PACKETS: usize = 3_000;
+
+/// Knocks until the time is over.
+pub fn knock(args: &StrangersArgs) -> io::Result<()> {
+    manyways_sys::privilege::raise_file_limit()?;
+    let packets = if args.quic { first_packets()? } else { Vec::new() };
+    let (begun, length) = (Instant::now(), Duration::from(args.length));
+    let (mut held, mut number) = (VecDeque::new(), 0);
+    while begun.elapsed() < length {
+        let from = SocketAddr::new(address(number, args.networks), 0);
+        match packets.get(number as usize % PACKETS) {
+            Some(packet) => {
+                UdpSocket::bind(from)?.send_to(packet, args.to)?;
+            }
+            None => held.push_back(connect(from, args.to.into())?),
+        }
+        if held.len() > HELD {
+            held.pop_front();
+        }
+        if number as usize == HELD {
+            writeln!(io::stdout(), "ready")?;
+        }
+        number += 1;
+        let due = begun + Duration::from_secs(1) * number / args.rate;
+        sleep(due.saturating_duration_since(Instant::now()));
+    }
+    Ok(())
+}
+
+fn address(number: u32, networks: u32) -> IpAddr {
+    let [_, _, high, low] = (number % networks.max(1)).to_be_bytes();
+    IpAddr::V4(Ipv4Addr::new(10, 128 + (high & 127), low, (number % 200) as u8 + 1))
+}
+
+fn connect(from: SocketAddr, to: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
+    socket.bind(&from.into())?;
+    socket.set_nonblocking(true)?;
+    let _ = socket.connect(&to.into());
+    Ok(socket)
+}
+
+fn first_packets() -> io::Result<Vec<Vec<u8>>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let sink = tokio::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let to = sink.local_addr()?;
+        let endpoint = quinn::Endpoint::client((Ipv4Addr::LOCALHOST, 0).into())?;
+        let tls = QuicClientConfig::try_from(Arc::new(tls()?)).map_err(io::Error::other)?;
+        let config = quinn::ClientConfig::new(Arc::new(tls));
+        let mut packets = Vec::new();
+        for _ in 0..PACKETS {
+            let connecting = endpoint.connect_with(config.clone(), to, "gateway.invalid");
+            let _connecting = connecting.map_err(io::Error::other)?;
+            let mut packet = vec![0; 2_000];
+            let length = sink.recv(&mut packet).await?;
+            packet.truncate(length);
+            packets.push(packet);
+        }
+        Ok(packets)
+    })
+}
+
+/// The TLS of a client that accepts any gateway and has no key.
+fn tls() -> io::Result<ClientConfig> {
+    let mut config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_protocol_versions(&[&version::TLS13])
+        .map_err(io::Error::other)?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(AcceptAny))
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"manyways-bond/1".to_vec()];
+    Ok(config)
+}
+
+#[derive(Debug)]
+struct AcceptAny;
+
+impl ServerCertVerifier for AcceptAny {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _certificate: &CertificateDer<'_>,
+        _signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _message: &[u8],
+        _certificate: &CertificateDer<'_>,
+        _signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ED25519]
+    }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strangers_come_from_as_many_networks_as_asked() {
+        let networks = |count| {
+            let all = (0..5_000).map(|number| match address(number, count) {
+                IpAddr::V4(address) => u32::from(address) >> 8,
+                IpAddr::V6(_) => 0,
+            });
+            all.collect::<std::collections::BTreeSet<_>>().len()
+        };
+        assert_eq!((networks(1), networks(1_000)), (1, 1_000));
+    }
+}
