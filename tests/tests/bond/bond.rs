@@ -151,13 +151,19 @@ impl<'a> Keys<'a> {
     }
 }
 
-/// Returns the same field of each network in the status of the client with this name.
+/// Returns the status of the client with this name.
 #[track_caller]
-pub fn network_fields(testbed: &Testbed, client: &str, field: &str) -> Vec<Value> {
+pub fn client_status(testbed: &Testbed, client: &str) -> Value {
     let mut command = manyways();
     command.env("LAB_DIR", testbed.path("")).args(["bond", "status", "--json", "--name", client]);
     let status = finish(&mut command).expect_success().stdout;
-    let status: Value = serde_json::from_str(&status).expect("it is JSON");
+    serde_json::from_str(&status).expect("it is JSON")
+}
+
+/// Returns the same field of each network in the status of the client with this name.
+#[track_caller]
+pub fn network_fields(testbed: &Testbed, client: &str, field: &str) -> Vec<Value> {
+    let status = client_status(testbed, client);
     let networks = status["paths"].as_array().expect("a list");
     networks.iter().map(|network| network[field].clone()).collect()
 }

@@ -78,6 +78,36 @@ fn datagrams_of_every_length_go_out_and_back_whole() {
     }
 }
 
+/// A datagram of UDP over IPv4 with the longest payload, and one that fits in no message of a carrier.
+const LONG: [usize; 2] = [65_507, 33_000];
+
+fn long_datagrams_go_out_and_back(carrier: &str) {
+    let testbed = Testbed::new(&TWO_LINKS);
+    let keys = Keys::new(&testbed);
+    let (_gateway, _client) = (keys.gateway(&[]), keys.transparent(&["--carrier", carrier]));
+    let to = at(SERVER[0], 4000);
+    let server = testbed.internet(|| UdpSocket::bind(to)).expect("a port");
+    let application = testbed.device(|| UdpSocket::bind("0.0.0.0:0")).expect("a port");
+    for length in LONG {
+        let data = random_bytes(length);
+        let from = arrives(&server, &data, || application.send_to(&data, to));
+        let came = arrives(&application, &data, || server.send_to(&data, from));
+        assert_eq!(came, to);
+    }
+}
+
+#[test]
+fn the_longest_datagrams_go_out_and_back_over_tcp() {
+    needs_bond!();
+    long_datagrams_go_out_and_back("tcp");
+}
+
+#[test]
+fn the_longest_datagrams_go_out_and_back_over_quic() {
+    needs_bond!();
+    long_datagrams_go_out_and_back("quic");
+}
+
 /// WebRTC and games need this to connect to each other (RFC 4787, REQ-1).
 #[test]
 fn a_socket_looks_the_same_from_everywhere_and_strangers_may_answer() {

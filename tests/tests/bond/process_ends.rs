@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use manyways_tests::fault;
 use nix::sys::signal::Signal;
 
-use crate::bond::{Keys, has_rules};
+use crate::bond::{Keys, client_status, has_rules};
 use crate::needs_bond;
 use crate::proxy::{plain, socks, try_plain};
 use crate::testbed::{
@@ -84,6 +84,14 @@ pub fn carries(testbed: &Testbed) {
     });
 }
 
+/// The counters of the client, which are of all its sessions.
+fn totals(testbed: &Testbed) -> Vec<(&'static str, u64)> {
+    let status = client_status(testbed, "default");
+    ["received_bytes", "header_bytes"]
+        .map(|name| (name, status["totals"][name].as_u64().expect("a number")))
+        .into()
+}
+
 #[test]
 fn a_gateway_that_is_started_anew_resets_what_was_and_serves_what_comes() {
     needs_bond!();
@@ -92,11 +100,16 @@ fn a_gateway_that_is_started_anew_resets_what_was_and_serves_what_comes() {
     let gateway = keys.gateway(&[]);
     let client = keys.client();
     let application = streaming_connection(&testbed, socks);
+    let before = totals(&testbed);
+    assert!(before.iter().all(|(_, bytes)| *bytes > 0), "{before:?}");
     drop(gateway);
     let _gateway = keys.gateway(&[]);
     ends_with_a_reset(application);
     client.says("the gateway does not know the session");
     carries(&testbed);
+    for ((name, before), (_, after)) in before.into_iter().zip(totals(&testbed)) {
+        assert!(after >= before, "{name} fell from {before} to {after}");
+    }
     assert_eq!(client.times("does not know the session"), 1, "{}", client.said());
 }
 
