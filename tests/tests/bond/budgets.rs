@@ -14,6 +14,38 @@ const OTHER: &str = "127.0.0.1:1081";
 const MANY: usize = 400;
 
 #[test]
+fn a_gateway_with_little_memory_warns_and_serves() {
+    needs_bond!();
+    let testbed = Testbed::new(&TWO_LINKS);
+    let keys = Keys::new(&testbed);
+    let other = key(&testbed.path("other.key"));
+    keys.allow(&format!("{} one\n{other} other\n", keys.client));
+    let gateway = keys.gateway(&["--memory", "10MiB"]);
+    gateway.says("2 clients have 10.49 MB of memory for their buffers together");
+    let client = keys.client();
+    client.says_times("is up", 2);
+    // Longer than the buffers.
+    let data: Vec<u8> = (0..12 << 20).map(|index: u32| (index / 3) as u8).collect();
+    let listener = testbed.listen(SERVER[0], 8);
+    let to = Destination::Address(at(SERVER[0], 8));
+    let mut application = socks_at(&testbed, SOCKS, &to).expect("the proxy is there");
+    let (mut server, _) = accept(&listener);
+    let sent = data.clone();
+    std::thread::scope(|scope| {
+        scope.spawn(|| application.write_all(&sent).expect("it is taken"));
+        let mut came = vec![0; data.len()];
+        server.read_exact(&mut came).expect("it arrives");
+        assert!(came == data, "the upload arrives whole");
+    });
+    std::thread::scope(|scope| {
+        scope.spawn(|| server.write_all(&sent).expect("it is taken"));
+        let mut came = vec![0; data.len()];
+        application.read_exact(&mut came).expect("it arrives");
+        assert!(came == data, "the download arrives whole");
+    });
+}
+
+#[test]
 fn a_key_with_many_idle_connections_leaves_room_for_another_one() {
     needs_bond!();
     let testbed = Testbed::new(&TWO_LINKS);

@@ -11,14 +11,17 @@ use manyways_net::bond::{AllowFile, Gateway, GatewayError, GatewayOptions, Statu
 use manyways_net::control::{ControlServer, Response};
 use manyways_proto::bond::egress::EgressFilter;
 use manyways_sys::privilege;
-use manyways_unit::human::count_with_noun;
-use manyways_unit::{Prefix, Span};
+use manyways_unit::human::{self, count_with_noun};
+use manyways_unit::{Prefix, Size, Span};
 
 use super::{keygen, listen};
 use crate::failure::Failure;
 
 /// Connections of a client at a time, below which programs are refused connections in everyday use.
 const FEW_CONNECTIONS: u64 = 2_048;
+
+/// Memory of a client for its buffers, below which it is slow on long paths.
+const LITTLE_MEMORY: u64 = 8 << 20;
 
 /// Run a gateway: the server side of a bond.
 ///
@@ -53,6 +56,9 @@ pub struct Args {
     /// Serve metrics for Prometheus here, at /metrics.
     #[arg(long, value_name = "ADDR:PORT", value_parser = listen::parse_local)]
     metrics: Option<SocketAddr>,
+    /// Memory for the buffers of all clients together; by default half of what this process may use.
+    #[arg(long, value_name = "SIZE", value_parser = human::bytes)]
+    memory: Option<Size>,
     /// Become this user once the sockets are open.
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
@@ -118,7 +124,9 @@ pub fn run(args: Args) -> Result<ExitCode> {
         let stop = super::stop_signal()?;
         let mut options = GatewayOptions::new(args.listen, key, allow);
         options.open_files = open_files.unwrap_or(options.open_files);
-        let (open_files, clients) = (options.open_files, options.allow.clients().len() as u64);
+        options.memory = args.memory.unwrap_or(options.memory);
+        let (open_files, memory) = (options.open_files, options.memory);
+        let clients = options.allow.clients().len() as u64;
         options.egress = EgressFilter::new(args.permit);
         options.quic_idle_timeout = args.quic_idle_timeout.unwrap_or(options.quic_idle_timeout);
         options.session.linger = args.session_linger.unwrap_or(options.session.linger);
@@ -137,6 +145,13 @@ pub fn run(args: Args) -> Result<ExitCode> {
             tracing::warn!(
                 "this process may open {open_files} files, so that {} have at most {most} \
                  connections together; `ulimit -n` or LimitNOFILE= raises the limit",
+                count_with_noun(clients as usize, "client")
+            );
+        }
+        if memory.as_bytes() < clients.max(1) * LITTLE_MEMORY {
+            tracing::warn!(
+                "{} have {memory} of memory for their buffers together, so that each may be slow \
+                 while others are active; --memory and the limit of this process raise it",
                 count_with_noun(clients as usize, "client")
             );
         }

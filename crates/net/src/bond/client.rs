@@ -206,7 +206,7 @@ impl Client {
         options: ClientOptions,
     ) -> Result<(Self, mpsc::UnboundedReceiver<ClientEvent>), rustls::Error> {
         let tls = tls::client(&options.key, options.gateway_key, tls::ALPN_PROTOCOL)?;
-        let (handle, session_events) = SessionHandle::new(Config::new(Role::Client));
+        let (handle, session_events) = SessionHandle::new(Config::new(Role::Client), None);
         let (events, receiver) = mpsc::unbounded_channel();
         let mut config = dial::Config::default();
         config.transport = options.transport;

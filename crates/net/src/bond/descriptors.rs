@@ -35,6 +35,10 @@ impl Descriptors {
         Self(Rc::new(RefCell::new(Budget::new(total))))
     }
 
+    pub(super) fn set_clients(&self, count: usize) {
+        self.0.borrow_mut().set_clients(count);
+    }
+
     pub(super) fn of(&self, key: PublicKey) -> ClientDescriptors {
         ClientDescriptors(Rc::new(Client { all: self.clone(), key }))
     }

@@ -25,7 +25,7 @@ use manyways_proto::mux::{
 use manyways_sys::clock::Clock;
 use manyways_sys::interface;
 use manyways_unit::human::count_with_noun;
-use manyways_unit::{Rate, Span, Time};
+use manyways_unit::{Rate, Size, Span, Time};
 use ring::rand::{SecureRandom, SystemRandom};
 use rustls::server::Acceptor;
 use rustls::{Connection, ServerConfig};
@@ -37,12 +37,14 @@ use tokio_rustls::LazyConfigAcceptor;
 
 use super::allow::{AllowFile, AuthorizedClient};
 use super::carrier::{CarrierIo, TcpCarrier};
+use super::client_tasks::{AllTasks, ClientTasks};
 use super::descriptors::{ClientDescriptors, Descriptor, Descriptors};
 use super::gateway_proof::GatewayProof;
 use super::gateway_status::{GatewayStatus, SessionStatus};
 use super::handshake::{self, HandshakeError};
 use super::key::{PrivateKey, PublicKey};
 use super::listeners::accept_each;
+use super::memory::{self, Memory, SessionMemory};
 use super::pending_handshakes::{Greeting, Handshake, PendingHandshakes};
 use super::quic::{self, QuicCarrier};
 use super::rate_limit::SharedRateLimit;
@@ -76,6 +78,8 @@ pub struct GatewayOptions {
     pub session: session::Config,
     /// Limit of open files of this process.
     pub open_files: u64,
+    /// Memory for the buffers of all clients together.
+    pub memory: Size,
 }
 
 impl GatewayOptions {
@@ -89,6 +93,7 @@ impl GatewayOptions {
             quic_idle_timeout: carrier::Config::default().quic_idle_timeout,
             session: session::Config::default(),
             open_files: DEFAULT_OPEN_FILES,
+            memory: memory::default_budget(),
         }
     }
 }
@@ -202,6 +207,8 @@ struct State {
     ended: RefCell<BTreeMap<String, Totals>>,
     handshakes: PendingHandshakes,
     descriptors: Descriptors,
+    memory: Memory,
+    tasks: AllTasks,
     /// When a client's lack of descriptors was logged.
     shortages: RefCell<HashMap<PublicKey, Time>>,
     proof: GatewayProof,
@@ -217,6 +224,9 @@ struct ClientSession {
     client: String,
     /// Random number: an earlier session with the same identifier has another one.
     instance: u64,
+    /// Receive credit of the session and of a stream.
+    credit: (u64, u64),
+    _memory: SessionMemory,
     /// The task that connects streams.
     server: AbortHandle,
 }
@@ -301,6 +311,8 @@ impl Gateway {
             core: RefCell::new(Sessions::new(clock.now(), options.session)),
             ended: RefCell::default(),
             descriptors: Descriptors::new(options.open_files, handshakes.max_sockets()),
+            memory: Memory::new(options.memory),
+            tasks: AllTasks::default(),
             handshakes,
             shortages: RefCell::default(),
             proof: GatewayProof::new(&options.key.public()),
@@ -308,6 +320,7 @@ impl Gateway {
             rate_limits: RefCell::default(),
             timer: Notify::new(),
         });
+        state.share_among(state.allow.clients().len());
         Ok(Self { listeners, endpoints, tls, state })
     }
 
@@ -505,6 +518,7 @@ impl State {
     ) -> Result<(), RefusedConnection> {
         let from = io.peer().map_or_else(|| "an unknown address".to_owned(), display_address);
         let clients = self.allow.clients();
+        self.share_among(clients.len());
         let client = clients.find(&key).ok_or(RefusedConnection::RemovedKey)?.clone();
         handshake.authenticate();
         let (hello, early) = handshake::read_hello(&mut io).await?;
@@ -534,14 +548,17 @@ impl State {
                 return Err(RefusedConnection::TooManySessions(refusal));
             }
         }
-        let session = self.sessions.borrow().get(&id).map(|one| (one.handle.clone(), one.instance));
+        let session = self
+            .sessions
+            .borrow()
+            .get(&id)
+            .map(|one| (one.handle.clone(), one.instance, one.credit));
         // It has ended meanwhile.
-        let Some((handle, instance)) = session else { return Ok(()) };
-        let config = Config::new(Role::Gateway);
+        let Some((handle, instance, (credit, stream_credit))) = session else { return Ok(()) };
         let welcome = Welcome {
             version: VERSION,
-            credit: config.credit,
-            stream_credit: config.stream_credit,
+            credit,
+            stream_credit,
             streams: u64::from(client.limits.streams),
             v4: self.has_family(true),
             v6: self.has_family(false),
@@ -557,6 +574,12 @@ impl State {
         tracing::info!("{}: path {} from {from} over {}", client.name, path.0, io.transport());
         handle.attach(path, io, early);
         Ok(())
+    }
+
+    /// Sets the number of clients that share descriptors and memory.
+    fn share_among(&self, clients: usize) {
+        self.descriptors.set_clients(clients);
+        self.memory.set_clients(clients);
     }
 
     /// Whether the gateway reaches a family of addresses: on the internet, or by an exception of
@@ -578,16 +601,27 @@ impl State {
         let mut config = Config::new(Role::Gateway);
         config.streams = u64::from(client.limits.streams);
         config.flows = u64::from(client.limits.flows);
-        let (handle, events) = SessionHandle::new(config);
+        let memory = self.memory.take(id.key, &mut config);
+        let own_credit = (config.credit, config.stream_credit);
+        let tasks = self.tasks.of(id.key);
+        let (handle, events) = SessionHandle::new(config, Some(tasks.clone()));
         let (credit, stream_credit) = (hello.credit, hello.stream_credit);
         handle.handle(Input::InitialCredit { credit, stream_credit });
         let limit = self.rate_limit(id.key, client.limits.rate);
         handle.with(|session| session.set_limit(limit));
         let client = client.name;
         tracing::info!("{client}: session started");
-        let serve = Rc::clone(self).serve(id, client.clone(), handle.clone(), events);
-        let server = tokio::task::spawn_local(serve).abort_handle();
-        let session = ClientSession { handle, client, instance: random_number(), server };
+        let serve =
+            Rc::clone(self).serve(id, client.clone(), handle.clone(), tasks.clone(), events);
+        let server = tasks.spawn(serve).abort_handle();
+        let session = ClientSession {
+            handle,
+            client,
+            instance: random_number(),
+            credit: own_credit,
+            _memory: memory,
+            server,
+        };
         self.sessions.borrow_mut().insert(id, session);
     }
 
@@ -732,6 +766,7 @@ impl State {
         id: SessionId<PublicKey>,
         client: String,
         handle: SessionHandle,
+        tasks: ClientTasks,
         mut events: mpsc::UnboundedReceiver<SessionEvent>,
     ) {
         let descriptors = self.descriptors.of(id.key);
@@ -741,8 +776,10 @@ impl State {
                 SessionEvent::Open { stream, target } => {
                     let (state, handle) = (Rc::clone(&self), handle.clone());
                     let (client, descriptors) = (client.clone(), descriptors.clone());
-                    tokio::task::spawn_local(async move {
-                        state.connect(&descriptors, &client, &handle, stream, target).await;
+                    let own = tasks.clone();
+                    tasks.spawn(async move {
+                        let shares = (&descriptors, &own);
+                        state.connect(shares, &client, &handle, stream, target).await;
                     });
                 }
                 SessionEvent::Datagram { flow, label, peer, data } => {
@@ -750,7 +787,7 @@ impl State {
                     if !handle.with(|session| session.admit_datagram(Direction::Up, length)) {
                         continue;
                     }
-                    match self.first_address(&peer).await {
+                    match self.first_address(&tasks, &peer).await {
                         Some(to) => sockets.send(flow, label, to, &data).await,
                         None => tracing::debug!("{client}: datagram to {peer} dropped"),
                     }
@@ -780,14 +817,14 @@ impl State {
 
     async fn connect(
         &self,
-        descriptors: &ClientDescriptors,
+        (descriptors, tasks): (&ClientDescriptors, &ClientTasks),
         client: &str,
         handle: &SessionHandle,
         stream: StreamId,
         target: Destination,
     ) {
         let limit = Duration::from(self.limits.server_connect);
-        match timeout(limit, self.connect_destination(descriptors, &target))
+        match timeout(limit, self.connect_destination(descriptors, tasks, &target))
             .await
             .unwrap_or(Err(ResetCode::Timeout))
         {
@@ -827,9 +864,10 @@ impl State {
     async fn connect_destination(
         &self,
         descriptors: &ClientDescriptors,
+        tasks: &ClientTasks,
         target: &Destination,
     ) -> Result<(TcpStream, Descriptor), ResetCode> {
-        let addresses = self.permitted_addresses(target).await?;
+        let addresses = self.permitted_addresses(tasks, target).await?;
         let config = happy_eyeballs::Config::default();
         let addresses = ready(Ok(addresses));
         let connect = |to| async move {
@@ -849,16 +887,20 @@ impl State {
     /// Returns the addresses of a target to which clients are allowed to connect.
     async fn permitted_addresses(
         &self,
+        tasks: &ClientTasks,
         target: &Destination,
     ) -> Result<Vec<SocketAddr>, ResetCode> {
         let found: Vec<SocketAddr> = match target {
             Destination::Address(address, port) => vec![SocketAddr::new(*address, *port)],
-            Destination::Name(name, port) => match tokio::net::lookup_host((name.as_str(), *port))
-                .await
-            {
-                Ok(found) => found.take(happy_eyeballs::Config::default().max_addresses).collect(),
-                Err(_) => return Err(ResetCode::NameNotFound),
-            },
+            Destination::Name(name, port) => {
+                let _turn = tasks.lookup().await;
+                match tokio::net::lookup_host((name.as_str(), *port)).await {
+                    Ok(found) => {
+                        found.take(happy_eyeballs::Config::default().max_addresses).collect()
+                    }
+                    Err(_) => return Err(ResetCode::NameNotFound),
+                }
+            }
         };
         let own = self.own_addresses.borrow();
         let permits = |to: &SocketAddr| self.egress.permits(&own, to.ip());
@@ -870,8 +912,8 @@ impl State {
         }
     }
 
-    async fn first_address(&self, target: &Destination) -> Option<SocketAddr> {
-        self.permitted_addresses(target).await.ok()?.first().copied()
+    async fn first_address(&self, tasks: &ClientTasks, target: &Destination) -> Option<SocketAddr> {
+        self.permitted_addresses(tasks, target).await.ok()?.first().copied()
     }
 }
 

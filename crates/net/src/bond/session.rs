@@ -22,8 +22,10 @@ use manyways_proto::sched::{PathId, StreamPolicy};
 use manyways_sys::clock::Clock;
 use manyways_unit::Time;
 use tokio::sync::{Notify, mpsc};
+use tokio::task::JoinHandle;
 
 use super::carrier::{CarrierError, Chunk};
+use super::client_tasks::ClientTasks;
 use super::flow_counters::{BytesByPath, FlowCounters, StreamTotals};
 use super::rate_limit::SharedRateLimit;
 use applications::StreamSocket;
@@ -105,11 +107,17 @@ pub(super) struct Session {
     /// Streams that wait for the rate limit, by direction.
     rate_limited: [VecDeque<StreamId>; 2],
     carrier_config: carrier::Config,
+    /// Where the tasks of a gateway's client run.
+    tasks: Option<ClientTasks>,
 }
 
 impl SessionHandle {
-    /// Creates a session without carriers, and the receiver of its events.
-    pub(super) fn new(config: Config) -> (Self, mpsc::UnboundedReceiver<SessionEvent>) {
+    /// Creates a session without carriers, and the receiver of its events. Its tasks run among
+    /// those of its client at a gateway.
+    pub(super) fn new(
+        config: Config,
+        tasks: Option<ClientTasks>,
+    ) -> (Self, mpsc::UnboundedReceiver<SessionEvent>) {
         let (events, received) = mpsc::unbounded_channel();
         let timer = Rc::new(Notify::new());
         let session = Session {
@@ -129,10 +137,11 @@ impl SessionHandle {
             limit: None,
             rate_limited: Default::default(),
             carrier_config: carrier::Config::default(),
+            tasks,
         };
         let handle = Self(Rc::new(RefCell::new(session)));
         let weak = Rc::downgrade(&handle.0);
-        tokio::task::spawn_local(async move {
+        handle.spawn(async move {
             loop {
                 let Some(session) = weak.upgrade() else { break };
                 let wait = {
@@ -155,6 +164,15 @@ impl SessionHandle {
             }
         });
         (handle, received)
+    }
+
+    /// Starts a task of the session.
+    fn spawn(&self, task: impl Future<Output = ()> + 'static) -> JoinHandle<()> {
+        let tasks = self.with(|session| session.tasks.clone());
+        match tasks {
+            Some(tasks) => tasks.spawn(task),
+            None => tokio::task::spawn_local(task),
+        }
     }
 
     /// Passes an input to the core, and executes the outputs.

@@ -4,9 +4,14 @@
 //! E. L. Hahne ("Dynamic queue length thresholds for shared-memory packet switches", IEEE/ACM
 //! Transactions on Networking 6(2), 1998), with the factor 1. So a client that is alone has up to half,
 //! of two greedy ones each has a third, and something always remains for the next one. Nothing
-//! is ever taken back.
+//! is ever taken back. A single client without others has all.
 
 use std::collections::BTreeMap;
+
+use crate::mux::Config;
+
+/// Bytes for the buffers of a session that always gets them.
+pub const MIN_SESSION_MEMORY: u64 = 4 << 20;
 
 /// Units of a resource, and the clients that have them.
 #[derive(Clone, Debug)]
@@ -14,15 +19,22 @@ pub struct Budget<K> {
     total: u64,
     free: u64,
     used: BTreeMap<K, u64>,
+    /// Whether there is only one client, which may have all.
+    is_single: bool,
 }
 
 impl<K: Copy + Ord> Budget<K> {
     pub fn new(total: u64) -> Self {
-        Self { total, free: total, used: BTreeMap::new() }
+        Self { total, free: total, used: BTreeMap::new(), is_single: false }
     }
 
     pub fn total(&self) -> u64 {
         self.total
+    }
+
+    /// Sets the number of clients that there can be: a single one leaves nothing for others.
+    pub fn set_clients(&mut self, count: usize) {
+        self.is_single = count <= 1;
     }
 
     /// Units of all clients together.
@@ -39,7 +51,10 @@ impl<K: Copy + Ord> Budget<K> {
     /// less than `least`.
     pub fn take(&mut self, key: K, wanted: u64, least: u64) -> Option<u64> {
         // With x more, the client has `used + x` while `free - x` remain.
-        let allowed = self.free.saturating_sub(self.used_by(key)).div_ceil(2).min(self.free);
+        let allowed = match self.is_single {
+            true => self.free,
+            false => self.free.saturating_sub(self.used_by(key)).div_ceil(2).min(self.free),
+        };
         let given = wanted.min(allowed);
         if given < least || given == 0 {
             return None;
@@ -59,6 +74,24 @@ impl<K: Copy + Ord> Budget<K> {
             self.used.remove(&key);
         }
     }
+}
+
+/// Returns the bytes that a session with these limits may buffer.
+pub fn session_memory(config: &Config) -> u64 {
+    config.credit + config.max_unacked
+}
+
+/// Lowers the limits of a session in proportion, so that it buffers at most `bytes`.
+pub fn limit_buffers(config: &mut Config, bytes: u64) {
+    let all = session_memory(config);
+    if bytes >= all {
+        return;
+    }
+    config.credit = (u128::from(config.credit) * u128::from(bytes) / u128::from(all)) as u64;
+    config.max_unacked = bytes - config.credit;
+    // Eight streams that are not read leave room for others.
+    config.stream_credit = config.stream_credit.min(config.credit / 16);
+    config.max_stream_credit = config.max_stream_credit.min(config.credit / 8);
 }
 
 #[cfg(test)]
@@ -83,6 +116,31 @@ mod tests {
         budget.give_back(1, 300);
         assert_eq!((budget.used(), budget.used_by(1)), (225, 0));
         assert_eq!(greedy(&mut budget, 4), 188);
+    }
+
+    #[test]
+    fn buffers_shrink_in_proportion_and_never_grow() {
+        let whole = Config::default();
+        let mut config = whole.clone();
+        limit_buffers(&mut config, 1 << 40);
+        assert_eq!((config.credit, config.max_unacked), (whole.credit, whole.max_unacked));
+        limit_buffers(&mut config, 56 << 20);
+        assert_eq!((config.credit, config.max_unacked), (32 << 20, 24 << 20));
+        assert_eq!((config.stream_credit, config.max_stream_credit), (1 << 20, 4 << 20));
+        limit_buffers(&mut config, MIN_SESSION_MEMORY);
+        assert_eq!(session_memory(&config), MIN_SESSION_MEMORY);
+        assert!(config.stream_credit >= 128 << 10 && config.stream_credit <= config.credit / 16);
+    }
+
+    #[test]
+    fn a_single_client_has_all_until_there_is_another() {
+        let mut budget = Budget::new(600);
+        budget.set_clients(1);
+        assert_eq!(greedy(&mut budget, 1), 600);
+        budget.give_back(1, 300);
+        budget.set_clients(2);
+        assert_eq!(greedy(&mut budget, 1), 0);
+        assert_eq!(greedy(&mut budget, 2), 150);
     }
 
     #[test]

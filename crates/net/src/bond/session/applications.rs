@@ -159,7 +159,7 @@ impl SessionHandle {
         // The stream was reset meanwhile.
         let Some(wake) = wake else { return };
         let handle = Rc::downgrade(&self.0);
-        let task = tokio::task::spawn_local(async move {
+        let task = self.spawn(async move {
             loop {
                 let Some(session) = handle.upgrade() else { return };
                 let interest = session.borrow().applications.get(&id).and_then(|application| {

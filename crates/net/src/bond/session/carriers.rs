@@ -69,8 +69,8 @@ impl SessionHandle {
         });
         let session = Rc::downgrade(&self.0);
         let task = match transport {
-            Ok(stream) => tokio::task::spawn_local(drive_tcp(session, id, stream, wake)),
-            Err(connection) => tokio::task::spawn_local(drive_quic(session, id, connection, wake)),
+            Ok(stream) => self.spawn(drive_tcp(session, id, stream, wake)),
+            Err(connection) => self.spawn(drive_quic(session, id, connection, wake)),
         };
         self.with(|session| {
             if let Some(slot) = session.carriers.get_mut(&id) {
