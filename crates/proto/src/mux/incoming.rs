@@ -17,7 +17,7 @@ const MAX_STREAM_GAPS: usize = 32_768;
 /// beyond its bytes.
 const BYTES_PER_PIECE: u64 = 128;
 /// Number of stored pieces that need no credit in addition.
-const FREE_PIECES: u64 = 1_024;
+const FREE_PIECES: u64 = 8_192;
 /// Minimum number of streams above the limit that are refused one by one.
 const MIN_EXCESS_STREAMS: u64 = 256;
 /// Maximum distance of a stream number from the largest known one.

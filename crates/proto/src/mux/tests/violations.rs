@@ -353,7 +353,7 @@ fn bytes_with_gaps_between_them_are_refused_before_they_cost_more_than_credit() 
         gateway.receive(data(0, piece * 2 + 1, 1, false));
         gateway.outputs.iter().all(|done| !matches!(done, Output::ProtocolViolation { .. }))
     });
-    assert_eq!(pieces.count(), 1_024 + (1 << 20) / 128 + 1);
+    assert_eq!(pieces.count(), 8_192 + (1 << 20) / 128 + 1);
     let what = "it sent bytes in too many pieces without those before them";
     assert_eq!(gateway.violations(), [what]);
     // The notices of a closed stream are removed.
