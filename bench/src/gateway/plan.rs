@@ -1,7 +1,7 @@
 //! The plan: the cells with their links, contenders and tasks.
 
 use manyways_rig::links::{constant, link};
-use manyways_trace::scenario::{CapacitySpec, LinkSpec, LinkState, LossSpec};
+use manyways_trace::scenario::{CapacitySpec, HostSpec, LinkSpec, LinkState, LossSpec};
 use manyways_unit::{Rate, Size, Span};
 
 use crate::bond::contender::{BOND, Contender};
@@ -154,7 +154,10 @@ pub fn usual(cell: &Cell) -> Option<usual_plan::Cell> {
             true => vec![LinkSpec::new("loopback")],
             false => cell.links.clone(),
         },
-        hosts: Vec::new(),
+        hosts: match cell.links.is_empty() {
+            true => Vec::new(),
+            false => vec![HostSpec { name: "origin".to_owned(), ..HostSpec::default() }],
+        },
         events: Vec::new(),
         contenders,
         rounds: cell.rounds,
