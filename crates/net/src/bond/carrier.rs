@@ -9,7 +9,7 @@ use std::task::Poll;
 
 use bytes::{Buf, Bytes, BytesMut};
 use manyways_proto::bond::carrier::{INITIAL_RTT, MAX_UNSENT, UnsentLimit};
-use manyways_proto::bond::dial::CarrierTransport;
+use manyways_proto::bond::dial::{CarrierEnd, CarrierTransport};
 use manyways_proto::bond::path::TransportStats;
 use manyways_proto::mux::{DecodeError, Message, Payload, TransportInfo};
 use manyways_sys::socket::{is_writable, set_notsent_lowat, tcp_state};
@@ -89,6 +89,17 @@ pub enum CarrierError {
     /// A message of the peer cannot be decoded.
     #[error("{0}")]
     Message(#[from] DecodeError),
+}
+
+impl CarrierError {
+    pub(super) fn end(&self) -> CarrierEnd {
+        match self {
+            Self::IdleTimeout => CarrierEnd::Idle,
+            Self::Closed => CarrierEnd::Closed,
+            Self::Io(error) if error.kind() == io::ErrorKind::ConnectionReset => CarrierEnd::Closed,
+            _ => CarrierEnd::Broken,
+        }
+    }
 }
 
 impl TcpCarrier {

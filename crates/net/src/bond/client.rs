@@ -109,6 +109,8 @@ pub enum ClientEvent {
     },
     /// A new session has replaced the previous one, whose connections have ended.
     SessionRenewed,
+    /// The gateway does not run, and the connections of the session have ended.
+    GatewayGone,
     /// The gateway's name resolves to other addresses.
     GatewayMoved { addresses: Vec<SocketAddr> },
 }
@@ -418,9 +420,9 @@ impl Client {
         while let Some(event) = events.recv().await {
             match event {
                 SessionEvent::CarrierLost { carrier, reason, .. } => {
-                    let idle = matches!(reason, CarrierError::IdleTimeout);
+                    let end = reason.end();
                     let in_use = self.is_in_use();
-                    self.dialer(dial::Input::Lost { carrier, reason, idle, in_use });
+                    self.dialer(dial::Input::Lost { carrier, reason, end, in_use });
                 }
                 SessionEvent::Suspect { carrier, is_barren, .. } => {
                     self.notify_traffic(TrafficEvent::PathsChanged);
@@ -523,6 +525,7 @@ impl Client {
                 ClientEvent::PathFailed { path: name(path), reason: reason.into() }
             }
             DialEvent::Renewed => ClientEvent::SessionRenewed,
+            DialEvent::GatewayGone => ClientEvent::GatewayGone,
             DialEvent::Moved(to) => {
                 self.0.gateway.send_replace(to.clone());
                 ClientEvent::GatewayMoved { addresses: to }

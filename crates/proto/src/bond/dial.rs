@@ -26,6 +26,8 @@
 //!   packets may be lost without an ICMP message (a black hole of the path's MTU, RFC 2923): the next
 //!   carrier has [`PacketSize::Small`], and the one after it is over QUIC. If data does not pass over
 //!   any of them, the path is suspect and is dialled after a backoff, until data passes.
+//! - A gateway that has ended its carriers and refuses connections on every path does not run any longer,
+//!   and its session is lost: its streams end at once, not when the gateway is back.
 //! - An idle QUIC carrier may end. Its path is then asleep until an application has data to send.
 
 use std::collections::{HashSet, VecDeque};
@@ -212,8 +214,7 @@ pub enum Input<F, L> {
     Lost {
         carrier: CarrierId,
         reason: L,
-        /// Whether the transport ended after its idle timeout.
-        idle: bool,
+        end: CarrierEnd,
         /// Whether an application has a stream or flow.
         in_use: bool,
     },
@@ -236,6 +237,16 @@ pub enum Input<F, L> {
     },
     /// Addresses of the gateway's name; empty if the lookup failed.
     Resolved(Vec<SocketAddr>),
+}
+
+/// How a carrier ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CarrierEnd {
+    /// The transport ended after its idle timeout.
+    Idle,
+    /// The peer closed or reset the connection.
+    Closed,
+    Broken,
 }
 
 /// An action for the shell.
@@ -268,6 +279,8 @@ pub enum Event<F, L> {
     Failed(PathId, Failure<F>),
     /// The gateway does not know the session; its streams and flows have ended.
     Renewed,
+    /// The gateway does not run; the streams and flows of the session have ended.
+    GatewayGone,
     /// The gateway's name resolves to other addresses.
     Moved(Vec<SocketAddr>),
 }
@@ -312,6 +325,10 @@ struct Path<F> {
     way_works: bool,
     /// Whether data has passed in no way since the last success.
     is_on_trial: bool,
+    /// Whether the peer closed the last carrier.
+    is_closed: bool,
+    /// Whether the gateway refused the last attempt.
+    is_refused: bool,
 }
 
 /// A way to get data through a path, in the order of attempts.
@@ -410,6 +427,8 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
             way: Way::Normal,
             way_works: false,
             is_on_trial: false,
+            is_closed: false,
+            is_refused: false,
         });
         id
     }
@@ -428,8 +447,8 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
             Input::Secured(path) => self.on_secured(path),
             Input::Connected(path, carrier) => self.on_connected(path, carrier),
             Input::Failed(path, error) => self.on_failed(now, path, Failure::Failed(error)),
-            Input::Lost { carrier, reason, idle, in_use } => {
-                self.on_lost(now, carrier, reason, idle && !in_use);
+            Input::Lost { carrier, reason, end, in_use } => {
+                self.on_lost(now, carrier, reason, end, in_use);
             }
             Input::Suspect { carrier, is_barren } => self.on_suspect(now, carrier, is_barren),
             Input::Delivered(carrier) => self.on_delivered(carrier),
@@ -592,6 +611,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         let old = path.carrier.replace(carrier);
         path.is_suspect = false;
         path.is_barren = false;
+        (path.is_closed, path.is_refused) = (false, false);
         path.asleep_since = None;
         path.activity = Activity::Settled;
         let (packets, is_on_trial) = (path.way.packets(), path.is_on_trial);
@@ -682,6 +702,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         if !std::mem::take(&mut path.way_works) {
             path.way = Way::Normal;
         }
+        path.is_refused = reason.kind() == FailureKind::Refused;
         path.activity = if needs_none {
             Activity::Settled
         } else if is_outdated {
@@ -700,13 +721,29 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         if self.config.has_name && !self.is_connected() {
             self.lookup.is_wanted = true;
         }
+        self.end_lost_session();
     }
 
-    fn on_lost(&mut self, now: Time, carrier: CarrierId, reason: L, falls_asleep: bool) {
+    /// Ends the session if the gateway that has it does not run.
+    fn end_lost_session(&mut self) {
+        let is_refused = |path: &Path<F>| {
+            let has_none = path.carrier.is_none() && path.asleep_since.is_none();
+            has_none && (path.is_refused || matches!(path.activity, Activity::NoLink))
+        };
+        // A middlebox that refuses connections does not close those of the gateway.
+        let was_closed = self.paths.iter().any(|path| path.is_closed);
+        if self.is_known && was_closed && self.paths.iter().all(is_refused) {
+            self.begin_session();
+            self.report(Event::GatewayGone);
+        }
+    }
+
+    fn on_lost(&mut self, now: Time, carrier: CarrierId, reason: L, end: CarrierEnd, in_use: bool) {
         let Some((id, path)) = self.path_of(carrier) else { return };
         path.carrier = None;
         path.is_suspect = false;
-        if falls_asleep {
+        path.is_closed = end == CarrierEnd::Closed;
+        if end == CarrierEnd::Idle && !in_use {
             path.asleep_since = Some(now);
             // A running attempt continues.
             if !matches!(path.activity, Activity::Attempt(_)) {

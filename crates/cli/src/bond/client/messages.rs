@@ -88,6 +88,11 @@ pub async fn print_events(
                     "manyways: the gateway does not know the session: all connections of this session have ended"
                 );
             }
+            ClientEvent::GatewayGone => {
+                eprintln!(
+                    "manyways: the gateway does not run: all connections of this session have ended"
+                );
+            }
             _ => {}
         }
     }

@@ -111,7 +111,12 @@ impl Simulation {
     }
 
     fn lose(&mut self, carrier: u64, idle: bool, in_use: bool) -> &mut Self {
-        self.input(Input::Lost { carrier: CarrierId(carrier), reason: "ended", idle, in_use })
+        let end = if idle { CarrierEnd::Idle } else { CarrierEnd::Broken };
+        self.lose_by(carrier, end, in_use)
+    }
+
+    fn lose_by(&mut self, carrier: u64, end: CarrierEnd, in_use: bool) -> &mut Self {
+        self.input(Input::Lost { carrier: CarrierId(carrier), reason: "ended", end, in_use })
     }
 
     /// Events since the last call.
@@ -370,6 +375,46 @@ fn where_tcp_got_through_it_may_be_refused_four_times_before_quic_is_tried() {
 }
 
 #[test]
+fn a_session_of_a_gateway_that_does_not_run_ends_at_once() {
+    let mut simulation = Simulation::only(TCP, 2);
+    simulation.connect(WIFI, 1).connect(LTE, 2);
+    simulation.lose_by(1, CarrierEnd::Closed, true).lose_by(2, CarrierEnd::Closed, true);
+    simulation.fail(WIFI, FailureCause::Refused);
+    let gone = [Output::RenewSession, Output::Event(Event::GatewayGone)];
+    assert!(!gone.iter().any(|one| simulation.take().contains(one)), "LTE may lead to it");
+    simulation.fail(LTE, FailureCause::Refused);
+    let all = simulation.take();
+    assert!(gone.iter().all(|one| all.contains(one)), "{all:?}");
+    assert!(!simulation.dialer.resumes());
+    // The next attempts come as before, and nothing ends twice.
+    simulation.until(199).fail(WIFI, FailureCause::Refused);
+    assert_eq!(simulation.take(), []);
+    simulation.until(200);
+    assert_eq!(simulation.take(), [dial(WIFI, TCP), dial(LTE, TCP)]);
+}
+
+#[test]
+fn a_refusal_does_not_end_a_session_whose_gateway_may_run() {
+    let ends = |lost: CarrierEnd, other: FailureCause| {
+        let mut simulation = Simulation::only(TCP, 2);
+        simulation.connect(WIFI, 1).connect(LTE, 2);
+        simulation.lose_by(1, lost, true).lose_by(2, lost, true);
+        simulation.fail(WIFI, FailureCause::Refused).fail(LTE, other);
+        simulation.take().contains(&Output::RenewSession)
+    };
+    assert!(ends(CarrierEnd::Closed, FailureCause::Refused));
+    assert!(!ends(CarrierEnd::Broken, FailureCause::Refused), "a login page refuses, too");
+    assert!(!ends(CarrierEnd::Closed, FailureCause::NoAnswer));
+    // One path still has its carrier, or no network.
+    let mut simulation = Simulation::only(TCP, 2);
+    simulation.connect(WIFI, 1).connect(LTE, 2).lose_by(1, CarrierEnd::Closed, true);
+    simulation.fail(WIFI, FailureCause::Refused);
+    assert!(!simulation.take().contains(&Output::RenewSession));
+    simulation.input(Input::LinkDown(LTE)).until(200).fail(WIFI, FailureCause::Refused);
+    assert!(simulation.take().contains(&Output::RenewSession));
+}
+
+#[test]
 fn a_timeout_of_tcp_that_got_through_before_is_followed_by_quic_at_once() {
     let mut simulation = Simulation::new(Config::default(), 1);
     simulation.connect(WIFI, 1).lose(1, false, false);
@@ -595,7 +640,7 @@ enum RandomEvent {
     Fail(usize, FailureCause),
     Secure(usize),
     Connect(usize),
-    Lose(usize, bool, bool),
+    Lose(usize, CarrierEnd, bool),
     Suspect(usize, bool),
     PathChanged(usize),
     LinkDown(usize),
@@ -609,16 +654,19 @@ fn random_event() -> impl Strategy<Value = RandomEvent> {
     let path = || 0_usize..3;
     let why = prop_oneof![
         Just(FailureCause::Broken),
+        Just(FailureCause::Refused),
         Just(FailureCause::NoAnswer),
         Just(FailureCause::WrongKey),
         Just(FailureCause::UnknownSession)
     ];
+    let end =
+        prop_oneof![Just(CarrierEnd::Idle), Just(CarrierEnd::Closed), Just(CarrierEnd::Broken)];
     prop_oneof![
         3 => (path(), why).prop_map(|(path, cause)| RandomEvent::Fail(path, cause)),
         2 => path().prop_map(RandomEvent::Secure),
         4 => path().prop_map(RandomEvent::Connect),
-        2 => (path(), any::<bool>(), any::<bool>())
-            .prop_map(|(path, idle, used)| RandomEvent::Lose(path, idle, used)),
+        2 => (path(), end, any::<bool>())
+            .prop_map(|(path, end, used)| RandomEvent::Lose(path, end, used)),
         2 => (path(), any::<bool>()).prop_map(|(path, is)| RandomEvent::Suspect(path, is)),
         1 => path().prop_map(RandomEvent::PathChanged),
         1 => path().prop_map(RandomEvent::LinkDown),
@@ -746,9 +794,9 @@ proptest! {
                     seen[at].carrier = Some(CarrierId(next_carrier));
                     dialer.handle(now, Input::Connected(path(at), CarrierId(next_carrier)));
                 }
-                RandomEvent::Lose(at, idle, in_use) => {
+                RandomEvent::Lose(at, end, in_use) => {
                     if let Some(carrier) = seen[at].carrier.take() {
-                        dialer.handle(now, Input::Lost { carrier, reason: "ended", idle, in_use });
+                        dialer.handle(now, Input::Lost { carrier, reason: "ended", end, in_use });
                     }
                 }
                 RandomEvent::Suspect(at, is) => {

@@ -11,7 +11,8 @@ use super::network::{Connection, Item, Side};
 use super::scenario::{ApplicationPlan, End, Scenario};
 use super::world::{Timer, World, ensure, violated};
 use crate::bond::dial::{
-    self, CarrierTransport, Dialer, FailureKind, Input as DialInput, Output as DialOutput, Reason,
+    self, CarrierEnd, CarrierTransport, Dialer, FailureKind, Input as DialInput,
+    Output as DialOutput, Reason,
 };
 use crate::mux::tests::simulation::CLIENT;
 use crate::mux::{FlowId, Hello, Input, Message, RefuseCode, Role, StreamId, VERSION};
@@ -183,8 +184,8 @@ impl World<'_> {
             self.log(|| format!("client: {notice:?}"));
             let in_use = self.client.is_in_use();
             self.dial(match notice {
-                Notice::Lost { carrier, idle } => {
-                    DialInput::Lost { carrier, reason: "ended", idle, in_use }
+                Notice::Lost { carrier, end } => {
+                    DialInput::Lost { carrier, reason: "ended", end, in_use }
                 }
                 Notice::Suspect(carrier) => DialInput::Suspect { carrier, is_barren: false },
                 Notice::Recovered(carrier) => DialInput::Recovered(carrier),
@@ -214,7 +215,7 @@ impl World<'_> {
                 self.on_message(CLIENT, session, carrier, message);
             }
             (Side::Carrier(session, carrier), Item::Close) => {
-                self.on_carrier_lost(CLIENT, session, carrier, false);
+                self.on_carrier_lost(CLIENT, session, carrier, CarrierEnd::Closed);
             }
             (Side::Handshake, Item::Accept) => {
                 self.dial(DialInput::Secured(path));

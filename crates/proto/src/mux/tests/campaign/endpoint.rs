@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::network::{Item, Side};
 use super::scenario::{End, Scenario};
 use super::world::{Timer, World, ensure, violated};
-use crate::bond::dial::CarrierTransport;
+use crate::bond::dial::{CarrierEnd, CarrierTransport};
 use crate::mux::tests::simulation::{CLIENT, GATEWAY, Piece};
 use crate::mux::{
     CarrierId, Config, Counters, Destination, FlowId, Input, Message, Mux, Output, Role, StreamId,
@@ -34,7 +34,7 @@ pub struct Endpoint {
 /// An event for the owner of an endpoint, which gets it later.
 #[derive(Clone, Copy, Debug)]
 pub enum Notice {
-    Lost { carrier: CarrierId, idle: bool },
+    Lost { carrier: CarrierId, end: CarrierEnd },
     Suspect(CarrierId),
     Recovered(CarrierId),
     Bye,
@@ -259,7 +259,7 @@ impl World<'_> {
                 let gone = endpoint.carriers.iter();
                 let gone = gone.filter(|(_, id)| connections[id].path == path);
                 for carrier in gone.map(|(carrier, _)| *carrier).collect::<Vec<_>>() {
-                    self.on_carrier_lost(end, session, carrier, false);
+                    self.on_carrier_lost(end, session, carrier, CarrierEnd::Broken);
                 }
             }
             Output::Suspect { carrier } => self.notify(end, session, Notice::Suspect(carrier)),
@@ -313,9 +313,9 @@ impl World<'_> {
         true
     }
 
-    pub fn on_carrier_lost(&mut self, end: End, session: u64, carrier: CarrierId, idle: bool) {
+    pub fn on_carrier_lost(&mut self, end: End, session: u64, carrier: CarrierId, how: CarrierEnd) {
         if self.detach(end, session, carrier) {
-            self.notify(end, session, Notice::Lost { carrier, idle });
+            self.notify(end, session, Notice::Lost { carrier, end: how });
         }
     }
 
@@ -363,7 +363,7 @@ impl World<'_> {
             let side = world.connections.get(&id).map(|connection| connection.sides[end]);
             match side {
                 Some(Side::Carrier(session, carrier)) => {
-                    world.on_carrier_lost(end, session, carrier, false);
+                    world.on_carrier_lost(end, session, carrier, CarrierEnd::Broken);
                 }
                 Some(Side::Handshake) => world.deliver(id, end, Item::Close),
                 _ => {}

@@ -9,6 +9,7 @@ use super::endpoint::{Endpoint, Notice, config};
 use super::network::{Item, Side};
 use super::scenario::Stop;
 use super::world::{World, ensure};
+use crate::bond::dial::CarrierEnd;
 use crate::bond::session::{
     Admission, ClientLimits, Config, EndReason, Input as SessionInput, Output as SessionOutput,
     Refusal, SessionId, Sessions,
@@ -175,7 +176,7 @@ impl World<'_> {
                 self.on_message(GATEWAY, session, carrier, message);
             }
             (Side::Carrier(session, carrier), Item::Close) => {
-                self.on_carrier_lost(GATEWAY, session, carrier, false);
+                self.on_carrier_lost(GATEWAY, session, carrier, CarrierEnd::Closed);
             }
             (Side::Handshake, Item::Message(Message::Hello(hello))) => self.admit(id, hello),
             (Side::Handshake, _) => connection.sides[GATEWAY] = Side::Closed,

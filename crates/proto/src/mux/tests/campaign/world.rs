@@ -10,7 +10,7 @@ use super::client::Client;
 use super::gateway::Gateway;
 use super::network::{Connection, Item, Path, Side};
 use super::scenario::{ApplicationPlan, End, Event, Reading, Scenario};
-use crate::bond::dial::Input as DialInput;
+use crate::bond::dial::{CarrierEnd, Input as DialInput};
 use crate::bond::path::PathState;
 use crate::mux::tests::simulation::{CLIENT, GATEWAY, Piece};
 use crate::mux::{Destination, FlowId, Input, ResetCode, StreamId};
@@ -342,7 +342,7 @@ impl<'a> World<'a> {
         }
         let is_late = |end: End| connection.deadline(end).is_some_and(|at| at <= self.now);
         let late = [is_late(CLIENT), is_late(GATEWAY)];
-        let idle = !self.is_tcp(id);
+        let how = if self.is_tcp(id) { CarrierEnd::Broken } else { CarrierEnd::Idle };
         for end in [CLIENT, GATEWAY] {
             let Side::Carrier(session, carrier) = sides[end] else {
                 if late[end] {
@@ -354,7 +354,7 @@ impl<'a> World<'a> {
                 endpoint.is_due = true;
             }
             if late[end] {
-                self.on_carrier_lost(end, session, carrier, idle);
+                self.on_carrier_lost(end, session, carrier, how);
             }
         }
         if self.connections.get(&id).is_some_and(Connection::is_over) {
