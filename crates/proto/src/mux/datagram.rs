@@ -325,6 +325,11 @@ impl<P: Payload> Datagrams<P> {
         stale.chain(self.held_until).min()
     }
 
+    /// Forgets when held datagrams can go, until [`Self::next`] finds them again.
+    pub(super) fn reset_hold(&mut self) {
+        self.held_until = None;
+    }
+
     /// Returns the next datagram and the index of its carrier.
     pub(super) fn next(
         &mut self,
@@ -333,7 +338,6 @@ impl<P: Payload> Datagrams<P> {
         schedulers: &mut Schedulers,
         policy: impl Fn(u8) -> Option<StreamPolicy>,
     ) -> Option<NextDatagram<P>> {
-        self.held_until = None;
         let mut firsts: Vec<QueueKey> = self.queue.heads().collect();
         firsts
             .sort_by_key(|key| (Reverse(priority_of(*key, &policy)), key.class & 1, key.sequence));

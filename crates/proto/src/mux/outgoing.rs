@@ -20,7 +20,9 @@ const MAX_STREAM_LEAD: i64 = 16 << 10;
 impl<P: Payload> Mux<P> {
     /// Returns the next message and its carrier, or `None` if no message can be sent.
     pub(super) fn transmit(&mut self, now: Time) -> Option<(CarrierId, Message<P>)> {
+        // The waits are found again below, if a carrier accepts anything.
         self.gated_at = None;
+        self.datagrams.reset_hold();
         if self.carriers.iter().all(|carrier| carrier.writable_bytes == 0) {
             return None;
         }

@@ -3,7 +3,10 @@
 use manyways_unit::{Span, Time};
 
 use super::simulation::{CLIENT, GATEWAY, Link, Piece, Simulation, link};
-use crate::mux::{CarrierId, Destination, FlowId, Input, Message, Role, StreamId};
+use crate::mux::{
+    CarrierId, Config, Destination, FlowId, Input, Message, Mux, Output, Role, StreamId,
+    TransportInfo,
+};
 use crate::sched::{PathId, SchedulerKind, StreamPolicy};
 
 fn simulation(scheduler: SchedulerKind, links: &[(u64, u64)]) -> (Simulation, Vec<CarrierId>) {
@@ -431,4 +434,50 @@ fn a_transport_that_hides_its_bytes_in_flight_yields_too() {
     // The acknowledgements of messages are up to 10 ms late, and come in bursts.
     assert!(*worst < Span::from_millis(8 + 5 + 4 + 13), "{worst}");
     assert!(received > 6 * 340 * 125_000 * 90 / 100, "{received}");
+}
+
+/// Two carriers, of which the second one becomes the faster one during a call: datagrams wait so
+/// that they do not overtake others, and meanwhile no carrier accepts more.
+#[test]
+fn a_call_that_moves_while_no_carrier_accepts_more_does_not_keep_the_shell_busy() {
+    let mut mux: Mux<Piece> = Mux::new(Config::new(Role::Client));
+    let [slow, fast] = [0, 1].map(CarrierId);
+    let mut now = Time::from_millis(1);
+    let report = |mux: &mut Mux<Piece>, now, carrier, rtt, acknowledged| {
+        let info = TransportInfo { acknowledged, ..TransportInfo::initial(Span::from_millis(rtt)) };
+        mux.handle(now, Input::TransportInfo { carrier, transport_info: info });
+    };
+    for (carrier, rtt) in [(slow, 60), (fast, 100)] {
+        let transport_info = TransportInfo::initial(Span::from_millis(rtt));
+        let path = PathId(carrier.0 as u8);
+        mux.handle(now, Input::Attach { carrier, path, transport_info });
+        mux.handle(now, Input::Writable { carrier, bytes: 10_000 });
+    }
+    let send = |mux: &mut Mux<Piece>, now| {
+        let peer = Destination::Address([192, 0, 2, 1].into(), 3_478);
+        let data = Piece { source: (StreamId(7), Role::Client), at: 0, len: 200 };
+        mux.handle(now, Input::Datagram { flow: FlowId(7), label: 1, peer, data });
+        let outputs: Vec<Output<Piece>> = std::iter::from_fn(|| mux.poll(now)).collect();
+        outputs.into_iter().find_map(|output| match output {
+            Output::Send { carrier, message: Message::Datagram { .. } } => Some(carrier),
+            _ => None,
+        })
+    };
+    for _ in 0..10 {
+        now += Span::from_millis(10);
+        assert_eq!(send(&mut mux, now), Some(slow));
+    }
+    report(&mut mux, now, slow, 60, 1);
+    report(&mut mux, now, fast, 10, 1);
+    now += Span::from_millis(10);
+    assert_eq!(send(&mut mux, now), None, "it would overtake the last one");
+    let due = mux.next_wakeup().expect("it waits for a time");
+    assert!(due > now && due <= now + Span::from_millis(50), "{due:?}");
+    for carrier in [slow, fast] {
+        mux.handle(now, Input::Writable { carrier, bytes: 0 });
+    }
+    assert!(std::iter::from_fn(|| mux.poll(due)).next().is_none());
+    assert!(mux.next_wakeup().is_none_or(|at| at > due), "nothing is to be done");
+    mux.handle(due, Input::Writable { carrier: fast, bytes: 10_000 });
+    assert!(matches!(mux.poll(due), Some(Output::Send { carrier, .. }) if carrier == fast));
 }
