@@ -913,6 +913,10 @@ impl State {
     }
 
     async fn first_address(&self, tasks: &ClientTasks, target: &Destination) -> Option<SocketAddr> {
+        // A datagram is not worth the wait: the session carries nothing meanwhile.
+        if matches!(target, Destination::Name(..)) && !tasks.has_lookups() {
+            return None;
+        }
         self.permitted_addresses(tasks, target).await.ok()?.first().copied()
     }
 }

@@ -194,6 +194,13 @@ impl SessionHandle {
     }
 }
 
+impl Drop for Session {
+    fn drop(&mut self) {
+        // Its timer sees that it is gone, and ends.
+        self.timer.notify_one();
+    }
+}
+
 impl Session {
     pub(super) fn clock(&self) -> Clock {
         self.clock

@@ -49,6 +49,13 @@ impl Drop for FlowSocket {
     }
 }
 
+impl Drop for FlowSockets {
+    fn drop(&mut self) {
+        // The task of the idle flows sees that they are gone, and ends: it has the session.
+        self.opened.notify_one();
+    }
+}
+
 impl FlowSockets {
     pub(super) fn new(handle: SessionHandle, descriptors: ClientDescriptors) -> Self {
         let clock = handle.with(|session| session.clock());

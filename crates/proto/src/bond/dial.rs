@@ -440,6 +440,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
                 if let Some(path) = self.path(id) {
                     // It may lead elsewhere now.
                     (path.way, path.way_works, path.is_on_trial) = (Way::Normal, false, false);
+                    (path.is_closed, path.is_refused) = (false, false);
                 }
                 self.wake(id);
             }
@@ -787,6 +788,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         self.instance = None;
         self.outputs.push_back(Output::RenewSession);
         for at in 0..self.paths.len() {
+            (self.paths[at].is_closed, self.paths[at].is_refused) = (false, false);
             if matches!(self.paths[at].activity, Activity::Attempt(_)) {
                 self.paths[at].activity = Activity::Due;
                 self.outputs.push_back(Output::Abandon(PathId(at as u8)));
@@ -892,6 +894,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
     fn dial(&mut self, now: Time, id: PathId) {
         let config = self.config;
         let Some(path) = self.path(id) else { return };
+        path.is_refused = false;
         let packets = path.way.packets();
         let (transport, until) = match (config.transport, path.way) {
             (TransportChoice::Only(transport), _) => (transport, None),

@@ -2,9 +2,8 @@
 //! it.
 //!
 //! A congestion control fills the queue at the bottleneck, where the datagrams of a call wait with
-//! all other bytes. While a call uses a carrier, streams and large flows therefore keep a second
-//! window, smaller than the congestion window: in each round trip it moves halfway to the size at
-//! which the queueing delay would be [`TARGET_DELAY`] (the update of FAST TCP, Jin, Wei and Low,
+//! all other bytes. While a call uses a carrier, streams therefore keep a second window, smaller
+//! than the congestion window: in each round trip it moves halfway to the size at which the queueing delay would be [`TARGET_DELAY`] (the update of FAST TCP, Jin, Wei and Low,
 //! 2004, with the yielding to measured delay of LEDBAT, RFC 6817). Deviations: the delay of a round
 //! trip is its smallest sample, because links with jitter delay packets without a queue; the window
 //! has no floor in packets of one sender, but gives up if it does not help, because then the queue
@@ -13,10 +12,14 @@
 
 use manyways_unit::{Span, Time};
 
+use super::message::MAX_PAYLOAD;
+
 /// Queueing delay that bulk data may cause.
 const TARGET_DELAY: Span = Span::from_millis(5);
 /// Time without a datagram after which a call has ended.
 const CALL_TIMEOUT: Span = Span::from_secs(1);
+/// Bytes by which the last piece may exceed the window.
+const MAX_EXCESS: u64 = MAX_PAYLOAD as u64;
 /// Minimum of the window in bytes.
 const MIN_WINDOW: u64 = 4 * 1_448;
 /// The window at the start of an idle carrier, as the initial congestion window (RFC 6928).
@@ -90,6 +93,8 @@ impl BulkWindow {
             return;
         }
         let until = now + CALL_TIMEOUT;
+        // Nothing is left of an earlier call.
+        self.active.take_if(|active| now >= active.call_until);
         if let Some(active) = &mut self.active {
             (active.call_until, active.priority) = (until, active.priority.max(priority));
             return;
@@ -121,7 +126,7 @@ impl BulkWindow {
             self.active = None;
             return;
         }
-        if outstanding > active.window + active.window / 4 {
+        if outstanding > active.window + active.window / 4 + MAX_EXCESS {
             // The bytes beyond the window are on their way: this is not its delay yet.
             (active.round_end, active.round_rtt) = (now + rtt.max(MIN_ROUND), None);
             return;

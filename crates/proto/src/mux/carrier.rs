@@ -231,16 +231,14 @@ impl Carrier {
         }
     }
 
-    /// Returns whether the carrier accepts bytes of this priority; beside a call, bulk data waits
-    /// for its window.
-    pub(super) fn has_room(&self, now: Time, priority: u8, is_bulk: bool) -> bool {
-        let limit = self.bulk_window.limit(now, priority).filter(|_| is_bulk);
-        self.writable_bytes > 0 && limit.is_none_or(|window| self.outstanding_bytes() < window)
-    }
-
     /// Returns the bytes that have not arrived as far as this endpoint knows, unsent ones included.
     fn outstanding_bytes(&self) -> u64 {
-        self.outstanding_after(&self.transport_info) + self.unreported_bytes
+        let unreported = match self.transport_info.in_flight {
+            Some(_) => self.unreported_bytes,
+            // Counted when the messages were sent.
+            None => 0,
+        };
+        self.outstanding_after(&self.transport_info) + unreported
     }
 
     fn outstanding_after(&self, info: &TransportInfo) -> u64 {

@@ -384,10 +384,7 @@ impl<P: Payload> Datagrams<P> {
                 self.held_until = Some(until);
                 continue;
             }
-            let is_heavy = state.load.is_heavy();
-            let has_room = |at: usize| carriers[at].has_room(now, policy.priority, is_heavy);
-            let Some(at) =
-                choose_carrier(state, carriers, &usable, schedulers, &policy, size, has_room)
+            let Some(at) = choose_carrier(state, carriers, &usable, schedulers, &policy, size)
             else {
                 continue;
             };
@@ -565,9 +562,8 @@ fn choose_carrier(
     schedulers: &mut Schedulers,
     policy: &StreamPolicy,
     size: Size,
-    has_room: impl Fn(usize) -> bool,
 ) -> Option<usize> {
-    let with_room = |at: usize| has_room(at).then_some(at);
+    let with_room = |at: usize| (carriers[at].writable_bytes > 0).then_some(at);
     let views = || -> Vec<PathView> { usable.iter().map(|(_, view)| *view).collect() };
     let request = SendRequest { backlog: size, total: size, primary: policy.primary };
     match policy.scheduler {
@@ -577,7 +573,9 @@ fn choose_carrier(
                 _ => None,
             }
         }
-        SchedulerKind::Redundant => usable.iter().map(|(at, _)| *at).find(|at| has_room(*at)),
+        SchedulerKind::Redundant => {
+            usable.iter().map(|(at, _)| *at).find(|at| carriers[*at].writable_bytes > 0)
+        }
         SchedulerKind::Single | SchedulerKind::Ecf | SchedulerKind::BufferAware => {
             let primary = usable.iter().find(|(_, view)| Some(view.path) == policy.primary);
             let kept = usable.iter().find(|(at, _)| Some(carriers[*at].id) == flow.carrier);

@@ -46,11 +46,6 @@ impl FlowLoad {
     pub(super) fn is_call(&self) -> bool {
         !self.is_heavy && self.datagrams >= MIN_CALL_DATAGRAMS
     }
-
-    /// Returns whether the flow yields to calls.
-    pub(super) fn is_heavy(&self) -> bool {
-        self.is_heavy
-    }
 }
 
 #[cfg(test)]
@@ -71,7 +66,7 @@ mod tests {
     #[test]
     fn a_call_is_one_from_its_eighth_datagram_on_and_stays_one() {
         let load = send(FlowLoad::new(), 1, 140, 20_000, 1_000);
-        assert!(!load.is_call() && !load.is_heavy());
+        assert!(!load.is_call());
         let load = send(load, 141, 20, 20_000, 1_000);
         assert!(load.is_call());
         // 3.2 Mbit/s, of a conference with video.
@@ -82,10 +77,10 @@ mod tests {
     #[test]
     fn a_download_is_none_until_it_has_paused() {
         let load = send(FlowLoad::new(), 1, 1_000, 100, 1_200);
-        assert!(load.is_heavy() && !load.is_call());
+        assert!(!load.is_call());
         let load = send(load, 1_001, 2_000, 2_000, 1_200);
-        assert!(load.is_heavy(), "4.8 Mbit/s");
+        assert!(!load.is_call(), "4.8 Mbit/s");
         let load = send(load, 4_500, 1, 1_000, 1_200);
-        assert!(load.is_call() && !load.is_heavy(), "the bucket is full again");
+        assert!(load.is_call(), "the bucket is full again");
     }
 }
