@@ -3,12 +3,14 @@
 //!
 //! A congestion control fills the queue at the bottleneck, where the datagrams of a call wait with
 //! all other bytes. While a call uses a carrier, streams therefore keep a second window, smaller
-//! than the congestion window: in each round trip it moves halfway to the size at which the queueing delay would be [`TARGET_DELAY`] (the update of FAST TCP, Jin, Wei and Low,
-//! 2004, with the yielding to measured delay of LEDBAT, RFC 6817). Deviations: the delay of a round
-//! trip is its smallest sample, because links with jitter delay packets without a queue; the window
-//! has no floor in packets of one sender, but gives up if it does not help, because then the queue
-//! is of others; and it halves for a round trip now and then, as LEDBAT++ does, so that the base
-//! delay is seen again.
+//! than the congestion window: in each round trip it moves halfway to the size at which the
+//! queueing delay would be [`TARGET_DELAY`] (the update of FAST TCP, Jin, Wei and Low, 2004, with
+//! the yielding to measured delay of LEDBAT, RFC 6817). Deviations: the delay of a round trip is its
+//! smallest sample, because links with jitter delay packets without a queue; the samples are the
+//! smoothed ones of the transport, so that jitter above the target still counts as a queue in
+//! part; the window has no floor in packets of one sender, but gives up if it does not help, because
+//! then the queue is of others; and it halves for a round trip now and then, as LEDBAT++ does, so
+//! that the base delay is seen again.
 
 use manyways_unit::{Span, Time};
 
