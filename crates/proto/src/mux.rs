@@ -21,6 +21,7 @@ mod flow_load;
 mod incoming;
 mod message;
 mod outgoing;
+mod probe;
 mod queue;
 mod receive;
 mod send;
@@ -34,7 +35,7 @@ use std::fmt::Debug;
 
 use manyways_unit::{Span, Time};
 
-pub use carrier::{CarrierId, TransportInfo};
+pub use carrier::{CarrierId, Direction, TransportInfo};
 pub use event::{Counters, Input, Output};
 pub use message::{
     DecodeError, Destination, FlowId, Hello, Label, MAX_MESSAGE, MAX_PAYLOAD, Message, RefuseCode,
@@ -42,7 +43,7 @@ pub use message::{
 };
 
 use crate::ranges::Ranges;
-use crate::sched::{Schedulers, StreamPolicy};
+use crate::sched::{PathSet, Schedulers, StreamPolicy};
 use carrier::Carrier;
 use class_queue::{ClassQueue, QueueKey};
 use control::ControlMessage;
@@ -163,6 +164,8 @@ pub struct Mux<P> {
     pieces: usize,
     /// Bytes of all streams that may need a retransmission.
     unacked_bytes: u64,
+    /// Paths that traffic has used.
+    used_paths: PathSet,
     /// The carrier of the last received traffic.
     last_receiver: Option<CarrierId>,
     /// When bulk data waited last for the window beside a call. `None` if it does not.
@@ -207,6 +210,7 @@ impl<P: Payload> Mux<P> {
             grants: VecDeque::new(),
             pieces: 0,
             unacked_bytes: 0,
+            used_paths: PathSet::NONE,
             last_receiver: None,
             gated_at: None,
             counters: Counters::default(),
@@ -217,7 +221,11 @@ impl<P: Payload> Mux<P> {
     pub fn handle(&mut self, now: Time, input: Input<P>) {
         match input {
             Input::Attach { carrier, path, transport_info: condition } => {
-                self.carriers.push(Carrier::new(now, carrier, path, condition));
+                let mut new = Carrier::new(now, carrier, path, condition);
+                if self.used_paths.contains(path) {
+                    new.on_used(now);
+                }
+                self.carriers.push(new);
                 self.carriers.sort_by_key(|carrier| carrier.path);
                 self.restart_checks();
             }
@@ -318,7 +326,8 @@ impl<P: Payload> Mux<P> {
         let carriers = self.carriers.iter().flat_map(|carrier| {
             let ack = carrier.ack_at.filter(|_| carrier.writable_bytes > 0);
             let given_up = carrier.failure_deadline().filter(|_| !all_suspect);
-            [ack, carrier.suspect_at(), given_up]
+            let probe = carrier.probe_due_at().filter(|_| self.sends_probes());
+            [ack, carrier.suspect_at(), given_up, probe]
         });
         let gate = self.gated_at.map(|at| at + GATE_INTERVAL);
         carriers.flatten().chain(self.datagrams.next_wakeup()).chain(gate).min()
@@ -354,6 +363,12 @@ impl<P: Payload> Mux<P> {
 
     fn label_policy(&self, label: u8) -> StreamPolicy {
         self.labels.get(&label).map_or_else(StreamPolicy::default, |(_, policy)| *policy)
+    }
+
+    /// Whether an application of this client may wait for data.
+    fn sends_probes(&self) -> bool {
+        let is_in_use = !self.streams.is_empty() || self.datagrams.flow_count() > 0;
+        self.config.role == Role::Client && is_in_use
     }
 
     fn carrier(&mut self, id: CarrierId) -> Option<&mut Carrier> {

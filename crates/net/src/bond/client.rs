@@ -424,12 +424,12 @@ impl Client {
                     let in_use = self.is_in_use();
                     self.dialer(dial::Input::Lost { carrier, reason, end, in_use });
                 }
-                SessionEvent::Suspect { carrier, is_barren, .. } => {
+                SessionEvent::Suspect { carrier, barren, .. } => {
                     self.notify_traffic(TrafficEvent::PathsChanged);
-                    self.dialer(dial::Input::Suspect { carrier, is_barren });
+                    self.dialer(dial::Input::Suspect { carrier, barren });
                 }
-                SessionEvent::Delivered { carrier } => {
-                    self.dialer(dial::Input::Delivered(carrier));
+                SessionEvent::Delivered { carrier, direction } => {
+                    self.dialer(dial::Input::Delivered(carrier, direction));
                 }
                 SessionEvent::Recovered { carrier } => {
                     self.notify_traffic(TrafficEvent::PathsChanged);

@@ -16,7 +16,8 @@ use bytes::{Bytes, BytesMut};
 use manyways_proto::bond::carrier;
 use manyways_proto::bond::path::CarrierSample;
 use manyways_proto::mux::{
-    CarrierId, Config, Counters, Destination, FlowId, Input, Message, Mux, Output, StreamId,
+    CarrierId, Config, Counters, Destination, Direction, FlowId, Input, Message, Mux, Output,
+    StreamId,
 };
 use manyways_proto::sched::{PathId, StreamPolicy};
 use manyways_sys::clock::Clock;
@@ -53,12 +54,14 @@ pub(super) enum SessionEvent {
     Suspect {
         carrier: CarrierId,
         path: PathId,
-        /// Whether it has carried no more than a handshake.
-        is_barren: bool,
+        /// The direction in which it does not get through, if it has carried no more than a
+        /// handshake there.
+        barren: Option<Direction>,
     },
-    /// A carrier has carried more than a handshake.
+    /// A carrier has carried more than a handshake in a direction.
     Delivered {
         carrier: CarrierId,
+        direction: Direction,
     },
     /// The connection of a suspect carrier gets through again.
     Recovered {
@@ -403,9 +406,9 @@ impl Session {
                 }
                 return;
             }
-            Output::Suspect { carrier } => {
-                let is_barren = !self.has_delivered(carrier);
-                SessionEvent::Suspect { carrier, path: path(self, carrier), is_barren }
+            Output::Suspect { carrier, direction } => {
+                let barren = (!self.has_delivered(carrier, direction)).then_some(direction);
+                SessionEvent::Suspect { carrier, path: path(self, carrier), barren }
             }
             Output::Recovered { carrier } => SessionEvent::Recovered { carrier },
             Output::ProtocolViolation { carrier, violation: what } => {

@@ -37,7 +37,7 @@ use std::net::SocketAddr;
 use manyways_unit::{Span, Time};
 
 use super::path::PathState;
-use crate::mux::CarrierId;
+use crate::mux::{CarrierId, Direction};
 use crate::sched::PathId;
 
 /// Transport protocol of a carrier.
@@ -221,11 +221,12 @@ pub enum Input<F, L> {
     /// A carrier does not get through.
     Suspect {
         carrier: CarrierId,
-        /// Whether it has carried no more than a handshake.
-        is_barren: bool,
+        /// The direction in which it does not get through, if it has carried no more than a
+        /// handshake there.
+        barren: Option<Direction>,
     },
-    /// A carrier has carried more than a handshake.
-    Delivered(CarrierId),
+    /// A carrier has carried more than a handshake in this direction.
+    Delivered(CarrierId, Direction),
     /// A suspect carrier works again.
     Recovered(CarrierId),
     /// The gateway has ended the session.
@@ -318,9 +319,11 @@ struct Path<F> {
     tcp_failures_left: u8,
     /// The last reported failure since the last success.
     reported_failure: Option<Failure<F>>,
-    /// Whether the carrier has not delivered anything.
-    is_barren: bool,
+    /// Where the suspect carrier has carried no more than a handshake.
+    barren: Option<Direction>,
     way: Way,
+    /// Where a carrier has carried no more than a handshake, before this way was tried.
+    lost: Option<Direction>,
     /// Whether data has passed this way, and no attempt has failed since.
     way_works: bool,
     /// Whether data has passed in no way since the last success.
@@ -423,8 +426,9 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
             backoff: self.config.first_backoff,
             tcp_failures_left: 0,
             reported_failure: None,
-            is_barren: false,
+            barren: None,
             way: Way::Normal,
+            lost: None,
             way_works: false,
             is_on_trial: false,
             is_closed: false,
@@ -440,6 +444,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
                 if let Some(path) = self.path(id) {
                     // It may lead elsewhere now.
                     (path.way, path.way_works, path.is_on_trial) = (Way::Normal, false, false);
+                    path.lost = None;
                     (path.is_closed, path.is_refused) = (false, false);
                 }
                 self.wake(id);
@@ -451,12 +456,12 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
             Input::Lost { carrier, reason, end, in_use } => {
                 self.on_lost(now, carrier, reason, end, in_use);
             }
-            Input::Suspect { carrier, is_barren } => self.on_suspect(now, carrier, is_barren),
-            Input::Delivered(carrier) => self.on_delivered(carrier),
+            Input::Suspect { carrier, barren } => self.on_suspect(now, carrier, barren),
+            Input::Delivered(carrier, direction) => self.on_delivered(carrier, direction),
             Input::Recovered(carrier) => {
                 if let Some((_, path)) = self.path_of(carrier) {
                     path.is_suspect = false;
-                    path.is_barren = false;
+                    path.barren = None;
                     if matches!(path.activity, Activity::Backoff(..)) {
                         path.activity = Activity::Settled;
                     }
@@ -611,7 +616,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         };
         let old = path.carrier.replace(carrier);
         path.is_suspect = false;
-        path.is_barren = false;
+        path.barren = None;
         (path.is_closed, path.is_refused) = (false, false);
         path.asleep_since = None;
         path.activity = Activity::Settled;
@@ -627,10 +632,15 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         }
     }
 
-    fn on_delivered(&mut self, carrier: CarrierId) {
+    fn on_delivered(&mut self, carrier: CarrierId, direction: Direction) {
         let first_backoff = self.config.first_backoff;
         let Some((id, path)) = self.path_of(carrier) else { return };
-        path.is_barren = false;
+        path.barren = path.barren.filter(|lost| *lost != direction);
+        // Bytes that pass in one direction do not show that the other one is healed.
+        if path.lost.is_some_and(|lost| lost != direction) {
+            return;
+        }
+        path.lost = None;
         path.way_works = true;
         if path.way == Way::NormalAgain {
             path.way = Way::Normal;
@@ -701,7 +711,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
             None => path.asleep_since.is_some(),
         };
         if !std::mem::take(&mut path.way_works) {
-            path.way = Way::Normal;
+            (path.way, path.lost) = (Way::Normal, None);
         }
         path.is_refused = reason.kind() == FailureKind::Refused;
         path.activity = if needs_none {
@@ -756,11 +766,11 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         }
     }
 
-    fn on_suspect(&mut self, now: Time, carrier: CarrierId, is_barren: bool) {
+    fn on_suspect(&mut self, now: Time, carrier: CarrierId, barren: Option<Direction>) {
         let until = now + self.config.suspect_grace;
         let Some((id, path)) = self.path_of(carrier) else { return };
         path.is_suspect = true;
-        path.is_barren = is_barren;
+        path.barren = barren;
         match path.activity {
             Activity::Settled => path.activity = Activity::Suspect(until),
             _ => self.wake(id),
@@ -847,7 +857,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
                 self.dial(now, id);
             }
             Activity::RenewalPause(at) if *at <= now => self.dial(now, id),
-            Activity::Suspect(at) if *at <= now => match (path.is_suspect, path.is_barren) {
+            Activity::Suspect(at) if *at <= now => match (path.is_suspect, path.barren.is_some()) {
                 (true, true) => self.try_next_way(now, id),
                 (true, false) => self.dial(now, id),
                 (false, _) => path.activity = Activity::Settled,
@@ -875,6 +885,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
     fn try_next_way(&mut self, now: Time, id: PathId) {
         let config = self.config;
         let Some(path) = self.path(id) else { return };
+        path.lost = path.barren;
         match path.way.next(config.transport) {
             Some(way) => {
                 (path.way, path.way_works) = (way, false);

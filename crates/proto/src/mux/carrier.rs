@@ -8,6 +8,7 @@ use super::bottleneck::Bottleneck;
 use super::bulk_window::BulkWindow;
 use super::flight::Flight;
 use super::message::{FlowId, MAX_PAYLOAD, StreamId};
+use super::probe::Probe;
 use super::unloaded_rtt::UnloadedRtt;
 use crate::ranges::Range;
 use crate::sched::{PathId, PathView};
@@ -15,6 +16,13 @@ use crate::sched::{PathId, PathView};
 /// A connection between client and gateway. The shell assigns the number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct CarrierId(pub u64);
+
+/// A direction, from the point of view of an endpoint.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Direction {
+    Send,
+    Receive,
+}
 
 /// State of the transport under a carrier, as the transport reports it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -122,6 +130,7 @@ pub(super) struct Carrier {
     unacked_bytes: u64,
     /// Whether to send a ping.
     pub needs_ping: bool,
+    probe: Probe,
     /// Bytes that were given to the transport since the last reported condition.
     unreported_bytes: u64,
     /// Time of the last bytes in `unreported_bytes`.
@@ -139,8 +148,9 @@ pub(super) struct Carrier {
     /// Time since which the transport waits for an ACK of any bytes. `None` if all are
     /// acknowledged.
     unacked_since: Option<Time>,
-    /// Time of the last message, sent or received, that needs an ACK.
-    pub last_activity_at: Time,
+    /// Time of the last message, sent or received, that results from traffic of an application;
+    /// at least the time of the start where an earlier carrier of the path had any.
+    last_used_at: Option<Time>,
     /// Whether the carrier has not got through for longer than expected.
     pub is_suspect: bool,
     /// The value of `suspect` that was last reported to the shell.
@@ -176,6 +186,7 @@ impl Carrier {
             bulk_window: BulkWindow::default(),
             unacked_bytes: 0,
             needs_ping: false,
+            probe: Probe::default(),
             unreported_bytes: 0,
             last_submit_at: now,
             sent: VecDeque::new(),
@@ -186,7 +197,7 @@ impl Carrier {
             ack_at: None,
             alive_at: now,
             unacked_since: None,
-            last_activity_at: now,
+            last_used_at: None,
             is_suspect: false,
             reported_suspect: false,
             suspect_since: now,
@@ -276,7 +287,9 @@ impl Carrier {
 
     pub(super) fn observe(&mut self, now: Time, info: TransportInfo) {
         if info.acknowledged > self.transport_info.acknowledged {
-            self.on_alive(now);
+            self.alive_at = now;
+            // An ACK of the peer's transport does not show that large packets arrive here.
+            self.is_suspect &= self.probe.unanswered_since().is_some();
         }
         if self.is_all_acknowledged(now, &info) {
             self.unacked_since = None;
@@ -307,10 +320,36 @@ impl Carrier {
         }
     }
 
-    /// Records evidence that the carrier works.
-    pub(super) fn on_alive(&mut self, now: Time) {
+    /// Records a received message with its payload in bytes: the carrier works.
+    pub(super) fn on_received(&mut self, now: Time, bytes: usize) {
         self.alive_at = now;
         self.is_suspect = false;
+        self.probe.on_received(bytes);
+    }
+
+    /// Records traffic of an application, in either direction.
+    pub(super) fn on_used(&mut self, now: Time) {
+        self.last_used_at = Some(now);
+    }
+
+    /// Returns when a probe is due. `None` if none is needed, for example because traffic does not
+    /// use the path: it may be one that costs money.
+    pub(super) fn probe_due_at(&self) -> Option<Time> {
+        let last_used_at = self.last_used_at.filter(|_| self.writable_bytes > 0)?;
+        if self.is_suspect { None } else { self.probe.due_at(last_used_at) }
+    }
+
+    pub(super) fn on_probe_sent(&mut self, now: Time) {
+        self.probe.on_sent(now);
+    }
+
+    /// Returns the direction in which a suspect carrier does not get through.
+    pub(super) fn silent_direction(&self) -> Direction {
+        match self.unacked_since {
+            Some(_) => Direction::Send,
+            // The transport has delivered all; answers of the peer are missing.
+            None => Direction::Receive,
+        }
     }
 
     /// Returns the maximum payload of a message in bytes, so that a message does not block others
@@ -330,7 +369,6 @@ impl Carrier {
     }
 
     pub(super) fn record_sent(&mut self, now: Time, what: SentContent) {
-        self.last_activity_at = now;
         self.unacked_bytes += what.bytes();
         self.sent.push_back(SentMessage { sent_at: now, content: what, is_reinjected: false });
     }
@@ -367,7 +405,6 @@ impl Carrier {
     /// Records a received message that needs an ACK.
     pub(super) fn receive(&mut self, now: Time) {
         self.received += 1;
-        self.last_activity_at = now;
         let at = if self.received - self.received_acked >= MAX_UNACKED_MESSAGES {
             now
         } else {
@@ -395,8 +432,8 @@ impl Carrier {
         Some(more)
     }
 
-    /// Returns when the carrier becomes suspect if no ACK arrives: after the last evidence or the
-    /// oldest unacknowledged message, plus the expected response time. The peer's mux does not
+    /// Returns when the carrier becomes suspect if no ACK or pong arrives: after the last evidence,
+    /// the oldest unacknowledged message or the probe, plus the expected response time. The peer's mux does not
     /// acknowledge datagrams and ACKs; its transport does, up to `TRANSPORT_ACK_DELAY` later.
     pub(super) fn suspect_at(&self) -> Option<Time> {
         if self.is_suspect {
@@ -409,7 +446,9 @@ impl Carrier {
             .min(Span::from_millis(500));
         let oldest = self.sent.front().map(|sent| sent.sent_at);
         let waits = self.unacked_since.map(|since| since.max(self.alive_at) + TRANSPORT_ACK_DELAY);
-        let since = oldest.map(|at| at.max(self.alive_at)).into_iter().chain(waits).min()?;
+        let unacked = oldest.map(|at| at.max(self.alive_at));
+        let unanswered = self.probe.unanswered_since();
+        let since = [unacked, waits, unanswered].into_iter().flatten().min()?;
         Some(since + self.suspect_timeout() + drain)
     }
 

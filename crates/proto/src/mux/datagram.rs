@@ -222,7 +222,6 @@ impl<P: Payload> Datagrams<P> {
         }
     }
 
-    #[cfg(test)]
     pub(super) fn flow_count(&self) -> usize {
         self.flows.len()
     }

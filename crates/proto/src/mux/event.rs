@@ -2,7 +2,9 @@
 
 use std::ops::Add;
 
-use super::{CarrierId, Destination, FlowId, Message, ResetCode, StreamId, TransportInfo};
+use super::{
+    CarrierId, Destination, Direction, FlowId, Message, ResetCode, StreamId, TransportInfo,
+};
 use crate::sched::{PathId, StreamPolicy};
 
 /// An event for the session.
@@ -131,6 +133,7 @@ pub enum Output<P> {
     /// if there is no other carrier. A new connection may work.
     Suspect {
         carrier: CarrierId,
+        direction: Direction,
     },
     /// A suspect carrier works again.
     Recovered {

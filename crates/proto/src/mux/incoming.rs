@@ -32,11 +32,13 @@ impl<P: Payload> Mux<P> {
     ) -> Result<(), &'static str> {
         let Some(carrier) = self.carrier(id) else { return Ok(()) };
         let path = carrier.path;
-        carrier.on_alive(now);
+        carrier.on_received(now, message.payload().map_or(0, |data| data.len()));
         if message.is_ack_eliciting() {
             carrier.receive(now);
         }
         if message.is_traffic() {
+            carrier.on_used(now);
+            self.used_paths = self.used_paths.with(path);
             self.last_receiver = Some(id);
         }
         match message {

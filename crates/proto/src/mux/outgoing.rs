@@ -46,6 +46,10 @@ impl<P: Payload> Mux<P> {
         let carrier = &mut self.carriers[at];
         let head = head_length(&message, payload);
         carrier.on_submitted(now, head + payload);
+        if message.is_traffic() {
+            carrier.on_used(now);
+            self.used_paths = self.used_paths.with(carrier.path);
+        }
         self.counters.headers += head as u64;
         Some((carrier.id, message))
     }
@@ -79,6 +83,7 @@ impl<P: Payload> Mux<P> {
 
     /// Returns the next ACK, ping or pong.
     pub(super) fn next_signal(&mut self, now: Time) -> Option<(usize, Message<P>)> {
+        let sends_probes = self.sends_probes();
         for (at, carrier) in
             self.carriers.iter_mut().enumerate().filter(|(_, c)| c.writable_bytes > 0)
         {
@@ -88,7 +93,11 @@ impl<P: Payload> Mux<P> {
             if let Some(count) = carrier.take_ack(now) {
                 return Some((at, Message::Ack { count }));
             }
-            if std::mem::take(&mut carrier.needs_ping) {
+            let is_probe_due = carrier.probe_due_at().is_some_and(|at| at <= now) && sends_probes;
+            if is_probe_due {
+                carrier.on_probe_sent(now);
+            }
+            if std::mem::take(&mut carrier.needs_ping) || is_probe_due {
                 return Some((at, Message::Ping { number: 0 }));
             }
         }

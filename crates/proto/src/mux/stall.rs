@@ -20,7 +20,10 @@ impl<P: Payload> Mux<P> {
                 carrier.reported_suspect = carrier.is_suspect;
                 has_recovered |= !carrier.is_suspect;
                 self.outputs.push_back(match carrier.is_suspect {
-                    true => Output::Suspect { carrier: carrier.id },
+                    true => {
+                        let direction = carrier.silent_direction();
+                        Output::Suspect { carrier: carrier.id, direction }
+                    }
                     false => Output::Recovered { carrier: carrier.id },
                 });
             }

@@ -3,6 +3,7 @@ mod datagrams;
 mod failover;
 mod lane;
 mod message;
+mod probes;
 mod random;
 mod scenarios;
 mod simulation;

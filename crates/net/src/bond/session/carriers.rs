@@ -7,7 +7,7 @@ use std::rc::{Rc, Weak};
 use std::task::{Context, Poll};
 
 use manyways_proto::bond::carrier::{INITIAL_RTT, is_sample_due};
-use manyways_proto::mux::{CarrierId, Input, Message, TransportInfo};
+use manyways_proto::mux::{CarrierId, Direction, Input, Message, TransportInfo};
 use manyways_proto::sched::PathId;
 use manyways_unit::Time;
 use tokio::io::{Interest, Ready};
@@ -25,8 +25,7 @@ pub(super) struct CarrierSlot {
     /// Whether the transport accepts no more data.
     pub(super) is_blocked: bool,
     pub(super) has_unflushed: bool,
-    /// Received and acknowledged bytes when it was attached; `None` once it has carried more.
-    untried_since: Option<(u64, u64)>,
+    trial: Trial,
     /// When the transport was last sampled.
     pub(super) sampled_at: Option<Time>,
     pub(super) wake: Rc<Notify>,
@@ -52,13 +51,14 @@ impl SessionHandle {
             let id = CarrierId(session.next_carrier);
             session.next_carrier += 1;
             let now = session.clock.now();
-            let untried_since = Some((io.byte_counts().0, info.acknowledged));
+            let trial =
+                Trial { received: Some(io.byte_counts().0), acknowledged: Some(info.acknowledged) };
             let slot = CarrierSlot {
                 io,
                 path,
                 is_blocked: false,
                 has_unflushed: false,
-                untried_since,
+                trial,
                 sampled_at: None,
                 wake: Rc::clone(&wake),
                 task: None,
@@ -98,20 +98,43 @@ impl SessionHandle {
 /// Bytes of several packets of full size, more than a handshake.
 const TRIAL: u64 = 4_000;
 
+/// Bytes that a carrier has carried beyond a handshake.
+struct Trial {
+    /// Received bytes when it was attached; `None` once it has received more.
+    received: Option<u64>,
+    /// The same of acknowledged bytes.
+    acknowledged: Option<u64>,
+}
+
+impl Trial {
+    /// Processes the received bytes. Returns whether they show now that large packets arrive.
+    fn on_received(&mut self, bytes: u64) -> bool {
+        self.received.take_if(|before| bytes >= *before + TRIAL).is_some()
+    }
+
+    /// The same for what the peer has acknowledged, in units of this many bytes.
+    fn on_acknowledged(&mut self, count: u64, unit: u64) -> bool {
+        self.acknowledged.take_if(|before| count >= *before + TRIAL / unit).is_some()
+    }
+}
+
 impl Session {
-    /// Whether a carrier has carried more than a handshake, in either direction.
-    pub(super) fn has_delivered(&mut self, id: CarrierId) -> bool {
+    /// Whether a carrier has carried more than a handshake in this direction.
+    pub(super) fn has_delivered(&mut self, id: CarrierId, direction: Direction) -> bool {
         let Some(slot) = self.carriers.get_mut(&id) else { return false };
-        let Some((received, acknowledged)) = slot.untried_since else { return true };
-        let has_delivered = slot.io.byte_counts().0 >= received + TRIAL
-            || slot.io.transport_info().is_some_and(|info| {
-                info.acknowledged >= acknowledged + TRIAL / slot.io.bytes_per_acknowledgement()
-            });
-        if has_delivered {
-            slot.untried_since = None;
-            let _ = self.events.send(SessionEvent::Delivered { carrier: id });
+        let is_news = match direction {
+            Direction::Receive => slot.trial.on_received(slot.io.byte_counts().0),
+            Direction::Send => slot.io.transport_info().is_some_and(|info| {
+                slot.trial.on_acknowledged(info.acknowledged, slot.io.bytes_per_acknowledgement())
+            }),
+        };
+        if is_news {
+            let _ = self.events.send(SessionEvent::Delivered { carrier: id, direction });
         }
-        has_delivered
+        match direction {
+            Direction::Receive => slot.trial.received.is_none(),
+            Direction::Send => slot.trial.acknowledged.is_none(),
+        }
     }
 
     fn on_carrier_ready(&mut self, id: CarrierId, ready: io::Result<Ready>) {
@@ -166,7 +189,7 @@ impl Session {
             self.counters.on_received(path, &message);
             self.mux.handle(now, Input::Message { carrier: id, message });
         }
-        self.has_delivered(id);
+        self.has_delivered(id, Direction::Receive);
         if let Err(error) = done {
             self.on_carrier_lost(id, error);
         }
@@ -203,6 +226,11 @@ impl Session {
                 && let Some(info) = slot.io.transport_info()
             {
                 slot.sampled_at = Some(now);
+                let unit = slot.io.bytes_per_acknowledgement();
+                if slot.trial.on_acknowledged(info.acknowledged, unit) {
+                    let direction = Direction::Send;
+                    let _ = self.events.send(SessionEvent::Delivered { carrier: *id, direction });
+                }
                 self.mux.handle(now, Input::TransportInfo { carrier: *id, transport_info: info });
             }
             let bytes = slot.io.writable_bytes();

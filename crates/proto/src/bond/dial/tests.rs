@@ -46,7 +46,7 @@ fn dial(path: PathId, transport: CarrierTransport) -> TestOutput {
 }
 
 fn suspect(carrier: CarrierId) -> Input<FailureCause, &'static str> {
-    Input::Suspect { carrier, is_barren: false }
+    Input::Suspect { carrier, barren: None }
 }
 
 fn failed(path: PathId, cause: FailureCause) -> TestOutput {
@@ -233,7 +233,8 @@ fn dials_through_a_black_hole(
         *carrier += 1;
         simulation.connect(WIFI, *carrier);
         let now = simulation.now.as_nanos() / 1_000_000;
-        let barren = Input::Suspect { carrier: CarrierId(*carrier), is_barren: true };
+        let barren =
+            Input::Suspect { carrier: CarrierId(*carrier), barren: Some(Direction::Receive) };
         simulation.until(now + 200).input(barren).until(now + 1_000);
     }
     dials
@@ -267,7 +268,7 @@ fn where_only_handshakes_pass_packets_get_smaller_and_then_quic_is_tried() {
     let now = simulation.now.as_nanos() / 1_000_000;
     simulation.until(now + 1_600).connect(WIFI, 50).take();
     assert_eq!(simulation.dialer.state(WIFI), PathState::Suspect, "before data has passed");
-    simulation.input(Input::Delivered(CarrierId(50)));
+    simulation.input(Input::Delivered(CarrierId(50), Direction::Receive));
     assert_eq!(simulation.take(), [Output::Event(Event::Up(WIFI, PacketSize::Normal))]);
     assert_eq!(simulation.dialer.state(WIFI), PathState::Up);
 }
@@ -275,11 +276,12 @@ fn where_only_handshakes_pass_packets_get_smaller_and_then_quic_is_tried() {
 #[test]
 fn packets_stay_small_where_they_heal_until_the_path_changes() {
     let mut simulation = Simulation::only(TCP, 1);
-    let barren = |carrier| Input::Suspect { carrier: CarrierId(carrier), is_barren: true };
+    let barren =
+        |carrier| Input::Suspect { carrier: CarrierId(carrier), barren: Some(Direction::Receive) };
     simulation.connect(WIFI, 1).input(barren(1)).until(800);
     simulation.connect(WIFI, 2).input(barren(2)).until(1_600);
     simulation.take();
-    simulation.connect(WIFI, 3).input(Input::Delivered(CarrierId(3)));
+    simulation.connect(WIFI, 3).input(Input::Delivered(CarrierId(3), Direction::Receive));
     let up = Output::Event(Event::Up(WIFI, PacketSize::Small));
     assert_eq!(simulation.take(), [Output::Detach(CarrierId(2)), up]);
     let dialled = |simulation: &mut Simulation| {
@@ -297,13 +299,27 @@ fn packets_stay_small_where_they_heal_until_the_path_changes() {
 #[test]
 fn a_network_that_is_silent_for_a_moment_keeps_its_packets() {
     let mut simulation = Simulation::only(TCP, 1);
-    let barren = Input::Suspect { carrier: CarrierId(1), is_barren: true };
+    let barren = Input::Suspect { carrier: CarrierId(1), barren: Some(Direction::Receive) };
     simulation.connect(WIFI, 1).input(barren).until(800);
     simulation.take();
-    simulation.connect(WIFI, 2).input(Input::Delivered(CarrierId(2)));
-    let again = Input::Suspect { carrier: CarrierId(2), is_barren: false };
+    simulation.connect(WIFI, 2).input(Input::Delivered(CarrierId(2), Direction::Receive));
+    let again = Input::Suspect { carrier: CarrierId(2), barren: None };
     simulation.input(again).until(10_000);
     assert_eq!(simulation.take().last(), Some(&dial(WIFI, TCP)));
+}
+
+#[test]
+fn what_passes_up_does_not_heal_what_is_lost_on_the_way_down() {
+    let mut simulation = Simulation::only(TCP, 1);
+    for carrier in 1..=2 {
+        simulation.connect(WIFI, carrier);
+        simulation.input(Input::Delivered(CarrierId(carrier), Direction::Send));
+        let (carrier, barren) = (CarrierId(carrier), Some(Direction::Receive));
+        let now = simulation.now.as_nanos() / 1_000_000;
+        simulation.input(Input::Suspect { carrier, barren }).until(now + 800);
+    }
+    let small = Output::Dial { path: WIFI, transport: TCP, packets: PacketSize::Small };
+    assert_eq!(simulation.take().last(), Some(&small));
 }
 
 #[test]

@@ -449,7 +449,7 @@ impl Simulation {
                     self.endpoints[end].handle(self.now, Input::Detach { carrier: id });
                 }
             }
-            Output::Suspect { carrier } => self.suspects.push((self.now, carrier)),
+            Output::Suspect { carrier, .. } => self.suspects.push((self.now, carrier)),
             Output::Recovered { carrier } => self.recoveries.push((self.now, carrier)),
             Output::ProtocolViolation { violation: what, .. } => self.violations.push(what),
             Output::Bye => {}

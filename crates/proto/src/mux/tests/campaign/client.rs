@@ -187,7 +187,7 @@ impl World<'_> {
                 Notice::Lost { carrier, end } => {
                     DialInput::Lost { carrier, reason: "ended", end, in_use }
                 }
-                Notice::Suspect(carrier) => DialInput::Suspect { carrier, is_barren: false },
+                Notice::Suspect(carrier) => DialInput::Suspect { carrier, barren: None },
                 Notice::Recovered(carrier) => DialInput::Recovered(carrier),
                 Notice::Bye => DialInput::SessionEnded,
             });

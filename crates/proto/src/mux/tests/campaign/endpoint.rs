@@ -262,7 +262,7 @@ impl World<'_> {
                     self.on_carrier_lost(end, session, carrier, CarrierEnd::Broken);
                 }
             }
-            Output::Suspect { carrier } => self.notify(end, session, Notice::Suspect(carrier)),
+            Output::Suspect { carrier, .. } => self.notify(end, session, Notice::Suspect(carrier)),
             Output::Recovered { carrier } => self.notify(end, session, Notice::Recovered(carrier)),
             Output::ProtocolViolation { violation, .. } => {
                 violated(format!("endpoint {end} reports a violation: {violation}"))
