@@ -1,14 +1,15 @@
 //! Ends of processes: a gateway that is restarted or killed, a client that is killed.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 
 use manyways_tests::fault;
 use nix::sys::signal::Signal;
 
 use crate::bond::{Keys, client_status, has_rules};
+use crate::datagrams::arrives;
 use crate::needs_bond;
-use crate::proxy::{plain, socks, try_plain};
+use crate::proxy::{Association, plain, socks, try_plain};
 use crate::testbed::{
     GATEWAY, GATEWAY_OUTSIDE, PATIENCE, SERVER, SLOW_LINKS, TWO_LINKS, Testbed, accept, at,
     eventually, nft,
@@ -345,4 +346,34 @@ fn where_a_killed_client_fails_closed_everything_is_refused_at_once() {
     fault!(!testbed.device(has_rules), "rules remain");
     let _application = plain(&testbed, at(SERVER[0], 9));
     assert_eq!(accept(&listener).1.ip().to_string(), "10.64.1.2");
+}
+
+#[test]
+fn a_client_that_leaves_leaves_no_descriptors_behind_at_the_gateway() {
+    needs_bond!();
+    let testbed = Testbed::new(&TWO_LINKS);
+    let keys = Keys::new(&testbed);
+    let gateway = keys.gateway(&[]);
+    let descriptors = || {
+        let folder = format!("/proc/{}/fd", gateway.process.pid());
+        std::fs::read_dir(folder).expect("the gateway runs").count()
+    };
+    let before = descriptors();
+    let (listener, server) = (
+        testbed.listen(SERVER[0], 7),
+        testbed.internet(|| UdpSocket::bind(at(SERVER[0], 4000))).expect("a port"),
+    );
+    for _ in 0..2 {
+        let client = keys.client();
+        let mut application = socks(&testbed, at(SERVER[0], 7));
+        application.write_all(b"?").expect("it is taken");
+        let (mut peer, _) = accept(&listener);
+        peer.read_exact(&mut [0]).expect("it arrives");
+        let association = Association::new(&testbed);
+        arrives(&server, b"?", || association.send(at(SERVER[0], 4000), b"?"));
+        // Two carriers, a connection and the socket of the datagrams.
+        assert!(descriptors() >= before + 4, "{before} before, {} now", descriptors());
+        client.process.signal(Signal::SIGTERM);
+        eventually("all is given back", || (descriptors() == before).then_some(()));
+    }
 }

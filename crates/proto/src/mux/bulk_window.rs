@@ -7,10 +7,11 @@
 //! queueing delay would be [`TARGET_DELAY`] (the update of FAST TCP, Jin, Wei and Low, 2004, with
 //! the yielding to measured delay of LEDBAT, RFC 6817). Deviations: the delay of a round trip is its
 //! smallest sample, because links with jitter delay packets without a queue; the samples are the
-//! smoothed ones of the transport, so that jitter above the target still counts as a queue in
-//! part; the window has no floor in packets of one sender, but gives up if it does not help, because
+//! smoothed ones of the transport, less its mean deviation, so that of jitter above twice the target
+//! a part still counts as a queue; the window has no floor in packets of one sender, but gives up if it does not help, because
 //! then the queue is of others; and it halves for a round trip now and then, as LEDBAT++ does, so
-//! that the base delay is seen again.
+//! that the base delay is seen again. Where the carrier was full when the call began, it does so at
+//! once, and again until the base delay falls no more.
 
 use manyways_unit::{Span, Time};
 
@@ -32,10 +33,24 @@ const MAX_STARVATION: Span = Span::from_secs(1);
 const SURRENDER_TIME: Span = Span::from_secs(10);
 /// Interval of the round trips with half the window.
 const SLOWDOWN_INTERVAL: Span = Span::from_secs(30);
+/// Decrease of the base delay after which another slowdown may show a smaller one.
+const MIN_BASE_DECREASE: Span = Span::from_millis(1);
+/// Rounds between such slowdowns.
+const ROUNDS_BETWEEN_SLOWDOWNS: u64 = 4;
 /// Interval after which older minima of the round-trip time are forgotten.
 const BASE_INTERVAL: Span = Span::from_secs(60);
 /// Minimum length of a round: a transport is sampled only so often.
 const MIN_ROUND: Span = Span::from_millis(2);
+
+/// The round-trip time as a transport knows it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RttSample {
+    pub smoothed: Span,
+    /// Mean deviation of the samples; 0 if unknown.
+    pub deviation: Span,
+    /// The smallest one, or the closest known value.
+    pub min: Span,
+}
 
 /// The window of one carrier.
 #[derive(Debug, Default)]
@@ -62,8 +77,8 @@ struct Active {
     /// Since when the window is at its minimum although the delay is above the target.
     starved_since: Option<Time>,
     slowdown_at: Time,
-    /// The window to return to after a slowdown.
-    resumed: Option<u64>,
+    /// The window to return to after a slowdown, and the base delay before it.
+    resumed: Option<(u64, Span)>,
 }
 
 /// The smallest round-trip times of this interval and of the one before.
@@ -113,15 +128,16 @@ impl BulkWindow {
             round_rtt: None,
             was_full: false,
             starved_since: None,
-            slowdown_at: now + SLOWDOWN_INTERVAL,
+            slowdown_at: if is_starting { now + SLOWDOWN_INTERVAL } else { now },
             resumed: None,
         });
     }
 
-    /// Processes a sample of the round-trip time: `min_rtt` is the smallest that the transport
-    /// knows, `outstanding` are the bytes in flight and unsent.
-    pub(super) fn observe(&mut self, now: Time, rtt: Span, min_rtt: Span, outstanding: u64) {
-        self.base_rtt.observe(now, rtt.min(min_rtt));
+    /// Processes a sample: `outstanding` are the bytes in flight and unsent.
+    pub(super) fn observe(&mut self, now: Time, sample: RttSample, outstanding: u64) {
+        let RttSample { smoothed, deviation, min } = sample;
+        self.base_rtt.observe(now, smoothed.min(min));
+        let rtt = smoothed.saturating_sub(deviation).max(smoothed.min(min));
         let base = self.base_rtt.get().unwrap_or(rtt);
         let Some(active) = &mut self.active else { return };
         if now >= active.call_until {
@@ -165,8 +181,11 @@ impl Active {
         let Some(rtt) = self.round_rtt.take() else { return false };
         let was_full = std::mem::take(&mut self.was_full);
         self.round_end = now + rtt.max(MIN_ROUND);
-        if let Some(window) = self.resumed.take() {
+        if let Some((window, base_before)) = self.resumed.take() {
             self.window = window;
+            if base + MIN_BASE_DECREASE < base_before {
+                self.slowdown_at = now + rtt * ROUNDS_BETWEEN_SLOWDOWNS;
+            }
             // The delay of this round is that of half the window.
             return false;
         }
@@ -187,7 +206,7 @@ impl Active {
         }
         if now >= self.slowdown_at {
             self.slowdown_at = now + SLOWDOWN_INTERVAL;
-            self.resumed = Some(self.window);
+            self.resumed = Some((self.window, base));
             self.window = (self.window / 2).max(MIN_WINDOW);
         }
         is_starved && now.since(since) >= MAX_STARVATION
@@ -220,6 +239,13 @@ mod tests {
         jitter: Span,
         samples: u64,
         delivered: u64,
+        /// The smoothed round-trip time, if the transport reports no other, and its deviation.
+        smoothed: Option<Span>,
+        deviation: Span,
+    }
+
+    fn steady(rtt: Span) -> RttSample {
+        RttSample { smoothed: rtt, deviation: Span::ZERO, min: rtt }
     }
 
     impl Link {
@@ -235,6 +261,8 @@ mod tests {
                 jitter: Span::ZERO,
                 samples: 0,
                 delivered: 0,
+                smoothed: None,
+                deviation: Span::ZERO,
             }
         }
 
@@ -254,13 +282,24 @@ mod tests {
             for _ in 0..millis {
                 self.samples += 1;
                 let jitter = self.jitter.as_nanos() * (self.samples * 7 % 11) / 10;
-                let rtt = self.base + self.delay() + Span::from_nanos(jitter);
+                let sample = self.base + self.delay() + Span::from_nanos(jitter);
+                let smooth = |rtt: &mut Span| {
+                    *rtt = Span::from_nanos((rtt.as_nanos() * 7 + sample.as_nanos()) / 8);
+                    *rtt
+                };
+                let rtt = self.smoothed.as_mut().map_or(sample, smooth);
                 if self.calls && self.samples.is_multiple_of(20) {
                     self.window.on_call(self.now, 0, self.outstanding(), rtt);
                 }
                 self.window.on_full();
                 let outstanding = self.outstanding();
-                self.window.observe(self.now, rtt, Span::from_secs(3_600), outstanding);
+                let deviation = self.deviation;
+                let min = match deviation {
+                    Span::ZERO => rtt,
+                    _ => self.base,
+                };
+                let sample = RttSample { smoothed: rtt, deviation, min };
+                self.window.observe(self.now, sample, outstanding);
                 let in_rtt = self.outstanding() * 1_000_000 / rtt.as_nanos();
                 self.delivered += in_rtt.min(self.bytes_per_ms);
                 self.now += Span::from_millis(1);
@@ -268,7 +307,7 @@ mod tests {
         }
 
         fn see_base(&mut self) {
-            self.window.observe(self.now, self.base, self.base, 0);
+            self.window.observe(self.now, steady(self.base), 0);
         }
     }
 
@@ -344,6 +383,23 @@ mod tests {
     }
 
     #[test]
+    fn smoothed_jitter_is_not_a_queue_up_to_twice_the_target() {
+        for millis in [2, 6, 12, 20] {
+            let mut link = Link::new(150, 44, 4_000_000);
+            link.see_base();
+            (link.smoothed, link.jitter) = (Some(link.base), Span::from_millis(millis));
+            // That of an even distribution.
+            link.deviation = Span::from_micros(millis * 250);
+            link.run(1_000);
+            link.delivered = 0;
+            link.run(20_000);
+            let share = link.delivered / (20 * 150 * 125);
+            assert!(share > 800, "{millis} ms: {share} of 1000");
+            assert!(link.delay() < Span::from_millis(8), "{}", link.delay());
+        }
+    }
+
+    #[test]
     fn the_queue_of_others_is_no_reason_to_starve() {
         let mut link = Link::new(50, 16, 1_000_000);
         link.see_base();
@@ -365,13 +421,27 @@ mod tests {
         assert!(link.delay() < Span::from_millis(8), "{}", link.delay());
     }
 
+    /// The base delay of a download that has filled the queue for minutes is forgotten where the
+    /// transport reports only a smoothed round-trip time (QUIC).
+    #[test]
+    fn a_call_beside_an_old_download_finds_the_base_delay_again() {
+        let mut link = Link::new(50, 16, 1_000_000);
+        link.smoothed = Some(link.base);
+        link.calls = false;
+        link.run(200_000);
+        assert!(link.window.base_rtt() > Some(Span::from_millis(100)));
+        link.calls = true;
+        link.run(5_000);
+        assert!(link.delay() < Span::from_millis(10), "{}", link.delay());
+    }
+
     #[test]
     fn a_window_that_nothing_uses_does_not_grow() {
         let mut window = BulkWindow::default();
         for at in 0..1_000 {
             let now = Time::from_millis(1 + at);
             window.on_call(now, 0, 0, Span::from_millis(20));
-            window.observe(now, Span::from_millis(20), Span::from_millis(20), 0);
+            window.observe(now, steady(Span::from_millis(20)), 0);
         }
         assert_eq!(window.limit(Time::from_millis(1_000), 0), Some(INITIAL_WINDOW));
     }

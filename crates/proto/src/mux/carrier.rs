@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use manyways_unit::{Rate, Size, Span, Time};
 
 use super::bottleneck::Bottleneck;
-use super::bulk_window::BulkWindow;
+use super::bulk_window::{BulkWindow, RttSample};
 use super::flight::Flight;
 use super::message::{FlowId, MAX_PAYLOAD, StreamId};
 use super::probe::Probe;
@@ -299,7 +299,13 @@ impl Carrier {
         self.bottleneck.observe(now, &self.transport_info, &info, rtt);
         if info.acknowledged > self.transport_info.acknowledged {
             let outstanding = self.outstanding_after(&info);
-            self.bulk_window.observe(now, info.rtt, info.min_rtt, outstanding);
+            let sample = RttSample {
+                smoothed: info.rtt,
+                // A transport that reports no bytes in flight reports no measured deviation either.
+                deviation: info.in_flight.map_or(Span::ZERO, |_| info.rtt_var),
+                min: info.min_rtt,
+            };
+            self.bulk_window.observe(now, sample, outstanding);
         }
         self.transport_info = info;
         self.unreported_bytes = 0;
