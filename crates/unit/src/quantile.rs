@@ -13,11 +13,13 @@ pub fn of_sorted<T: Copy>(sorted: &[T], share: f64) -> Option<T> {
 }
 
 /// The quantile on the straight line between the two samples next to it, method 7 of Hyndman and
-/// Fan (1996): half of `[1.0, 2.0]` is 1.5. `None` where there is no sample.
+/// Fan (1996): half of `[1.0, 2.0]` is 1.5. Infinite next to a smaller sample is infinite. `None`
+/// where there is no sample.
 pub fn interpolated(sorted: &[f64], share: f64) -> Option<f64> {
     let place = sorted.len().checked_sub(1)? as f64 * share.clamp(0.0, 1.0);
     let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
-    Some(below + (above - below) * place.fract())
+    // The difference of two infinite samples is not a number.
+    Some(if below == above { below } else { below + (above - below) * place.fract() })
 }
 
 #[cfg(test)]
@@ -41,5 +43,12 @@ mod tests {
         let four = [1.0, 2.0, 3.0, 4.0];
         let at = [0.0, 0.25, 0.5, 1.0].map(|share| interpolated(&four, share));
         assert_eq!(at, [1.0, 1.75, 2.5, 4.0].map(Some));
+    }
+
+    #[test]
+    fn an_interpolated_quantile_of_infinite_samples_is_infinite() {
+        let samples = [1.0, 2.0, f64::INFINITY, f64::INFINITY];
+        let at = [0.0, 0.25, 0.5, 0.75, 1.0].map(|share| interpolated(&samples, share));
+        assert_eq!(at, [1.0, 1.75, f64::INFINITY, f64::INFINITY, f64::INFINITY].map(Some));
     }
 }
