@@ -90,9 +90,13 @@ impl Family for Gateway {
     }
 
     fn page(results: &ResultsOf<Self>) -> String {
+        let intro = format!(
+            "Written by `make bench`. Figures are medians (quartiles). Missed targets come first. {}",
+            failures(&results.cells)
+        );
         let page = Page {
             title: "A gateway of manyways bond on its worst day",
-            intro: "Written by `manyways-bench gateway`. Figures are medians (quartiles). Missed targets come first.",
+            intro: &intro,
             parts: &[
                 ("a", "Strangers"),
                 ("b", "A greedy client"),
@@ -103,6 +107,37 @@ impl Family for Gateway {
             method: include_str!("gateway/method.md"),
             sockets: String::new(),
         };
-        page.markdown(results, table::figures)
+        page.markdown(results, |out, cell| table::figures(out, cell, targets::judged))
+    }
+}
+
+/// How many runs failed, and how many cells could not be measured.
+fn failures(cells: &[Record]) -> String {
+    let of = |cell: &Record| cell.failures(|_| true);
+    let (failed, all) =
+        cells.iter().map(of).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    let mut words = format!("Failed runs: {failed} of {all}.");
+    let missing = cells.iter().filter(|cell| cell.error.is_some()).count();
+    if missing > 0 {
+        words += &format!(" Cells that could not be measured: {missing}.");
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use manyways_rig::cell::Run;
+
+    use super::*;
+
+    #[test]
+    fn the_page_states_how_many_runs_failed() {
+        let run = |failed: Option<&str>| Run::of(Figures::default(), failed.map(str::to_owned));
+        let cell = |runs| Record { runs, ..Record::default() };
+        let of = |cells: &[Record]| failures(cells);
+        let mut cells = vec![cell(vec![run(None), run(Some("reset"))]), cell(vec![run(None)])];
+        assert_eq!(of(&cells), "Failed runs: 1 of 3.");
+        cells.push(Record { error: Some("no lab".to_owned()), ..Record::default() });
+        assert!(of(&cells).ends_with("3. Cells that could not be measured: 1."));
     }
 }

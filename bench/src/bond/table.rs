@@ -1,5 +1,7 @@
 //! The tables of a cell.
 
+use std::collections::BTreeMap;
+
 use manyways_rig::page::{Page, failed, heading, ratios, rounded, table};
 use manyways_rig::results::ResultsOf;
 use manyways_rig::sample::{Quartiles, quantile, ratio};
@@ -39,10 +41,15 @@ pub fn page(results: &ResultsOf<Bond>) -> String {
             results.machine.congestion_control
         ),
     };
-    page.markdown(results, figures)
+    page.markdown(results, |out, cell| figures(out, cell, values))
 }
 
-pub fn figures(out: &mut String, cell: &Record) {
+/// Writes the table of a cell; `values` are the figures of a contender for a task, by round.
+pub fn figures(
+    out: &mut String,
+    cell: &Record,
+    values: impl Fn(&Record, &str, &str) -> BTreeMap<u32, f64>,
+) {
     let mut rows: Vec<Vec<String>> = Vec::new();
     for task in tasks(cell) {
         let runs = || cell.runs.iter().filter(|run| run.figures.task == task);
@@ -52,7 +59,9 @@ pub fn figures(out: &mut String, cell: &Record) {
         let first = contenders.first().map(|name| values(cell, name, task)).unwrap_or_default();
         for (index, name) in contenders.iter().enumerate() {
             let values = values(cell, name, task);
-            let [medians, pairs] = ratios(ratio(&first, &values).filter(|_| index > 0));
+            // Two infinite figures have no ratio.
+            let over = ratio(&first, &values).filter(|over| !over.medians.is_nan());
+            let [medians, pairs] = ratios(over.filter(|over| index > 0 && !over.pairs.is_nan()));
             rows.push(vec![
                 (*name).to_owned(),
                 rounded(Quartiles::of(values.into_values())),

@@ -77,16 +77,25 @@ struct Runner<'a> {
 /// A measured value with further figures, or the reason of a failure.
 type Outcome = Result<(f64, Vec<(&'static str, f64)>), String>;
 
+/// A bond that does not start is a failed run, so that it counts; it does not end the cell.
+fn failure_of_a_run(outcome: Result<Outcome, DriveError>) -> Result<Outcome, DriveError> {
+    match outcome {
+        Err(DriveError::Server(reason)) => Ok(Err(reason)),
+        other => other,
+    }
+}
+
 impl Runner<'_> {
     fn run(&mut self, entry: &Entry) -> Result<Run<Figures>, DriveError> {
         let by = entry.contender;
         let outcome = match entry.load {
-            Load::Usual(_) => Err("another driver runs this".to_owned()),
-            Load::Newcomer { networks, quic } => self.newcomer(by, networks, quic)?,
-            Load::Requests { greedy } => self.requests(by, greedy)?,
-            Load::Return(absence) => self.returning(by, absence)?,
-            Load::BusyCall => self.busy_call(by)?,
+            Load::Usual(_) => Ok(Err("another driver runs this".to_owned())),
+            Load::Newcomer { networks, quic } => self.newcomer(by, networks, quic),
+            Load::Requests { greedy } => self.requests(by, greedy),
+            Load::Return(absence) => self.returning(by, absence),
+            Load::BusyCall => self.busy_call(by),
         };
+        let outcome = failure_of_a_run(outcome)?;
         self.launcher.drain()?;
         let mut figures = Figures {
             task: entry.load.name(),
@@ -313,5 +322,19 @@ impl Runner<'_> {
         let ended = self.launcher.has_ended(child, timeout)?;
         let (success, stdout, stderr) = output(child, ended)?;
         Ok(crate::bond::drive::parse_result(success, &stdout, &stderr))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bond_that_does_not_start_is_a_failed_run() {
+        let reason = || "a carrier is not there after 10 s".to_owned();
+        let outcome = failure_of_a_run(Err(DriveError::Server(reason())));
+        assert!(matches!(outcome, Ok(Err(words)) if words == reason()));
+        let outcome = failure_of_a_run(Err(DriveError::Stopped(2)));
+        assert!(matches!(outcome, Err(DriveError::Stopped(2))));
     }
 }
