@@ -15,7 +15,7 @@ use manyways_rig::sample::quantile;
 use manyways_sys::clock::Clock;
 use manyways_unit::{Span, Time};
 
-use super::plan::{self, CALL_LENGTH, Cell, Entry, FLOOD_LENGTH, Load};
+use super::plan::{CALL_LENGTH, Cell, Entry, FLOOD_LENGTH, Load};
 use crate::bond::Bond;
 use crate::bond::contender::Contender;
 use crate::bond::record::{Figures, Record};
@@ -37,6 +37,8 @@ const OPEN_FILES: u32 = 1_024;
 const PATIENCE: Span = Span::from_secs(1);
 /// Time in which a download fills the queues, and a greedy key takes its share.
 const LEAD: Span = Span::from_secs(1);
+/// Time for which a download goes on after a call, and in which the last datagrams come back.
+const TAIL: Span = Span::from_secs(1);
 /// Time limit of every run.
 const TIMEOUT: Span = Span::from_secs(90);
 
@@ -76,6 +78,30 @@ struct Runner<'a> {
 
 /// A measured value with further figures, or the reason of a failure.
 type Outcome = Result<(f64, Vec<(&'static str, f64)>), String>;
+
+/// The 95th percentile of the round trip of a call in ms, infinite if too many datagrams were lost,
+/// and the rate of the download while the datagrams were sent.
+fn call_figures(call: &Measurement, download: &Measurement) -> (f64, Vec<(&'static str, f64)>) {
+    let shown = ["lost", "sent", "reordered"].map(|name| (name, call.extra.get(name).copied()));
+    let median = call.extra.get("trip_median").map(|trip| trip * 1000.0);
+    let rate = rate_between(&download.samples, LEAD, LEAD + CALL_LENGTH);
+    let more = shown.into_iter().chain([("median", median), ("Mbit/s", Some(rate))]);
+    let more = more.filter_map(|(name, value)| Some((name, value?))).collect();
+    let trip = call.extra.get("trip_p95").map_or(f64::INFINITY, |trip| trip * 1000.0);
+    (trip, more)
+}
+
+/// The rate in Mbit/s between two times, of the bytes in each tenth of a second.
+fn rate_between(tenths: &[f64], from: Span, to: Span) -> f64 {
+    let tenth = |time: Span| (time.as_secs_f64() * 10.0).round() as usize;
+    let bytes: f64 = tenths.iter().take(tenth(to)).skip(tenth(from)).sum();
+    bytes * 8.0 / 1e6 / (to - from).as_secs_f64()
+}
+
+/// A time as an option of a program.
+fn millis(time: Span) -> String {
+    format!("{}ms", time.as_nanos() / 1_000_000)
+}
 
 /// A bond that does not start is a failed run, so that it counts; it does not end the cell.
 fn failure_of_a_run(outcome: Result<Outcome, DriveError>) -> Result<Outcome, DriveError> {
@@ -137,7 +163,7 @@ impl Runner<'_> {
         let mut command = Command::new(&self.bond.programs.own);
         let gateway = format!("{}:{GATEWAY_PORT}", address::host(0)[0]);
         let (networks, rate) = (networks.to_string(), RATE.to_string());
-        let length = format!("{}ms", FLOOD_LENGTH.as_nanos() / 1_000_000);
+        let length = millis(FLOOD_LENGTH);
         command.args(["strangers", "--to", &gateway, "--networks", &networks, "--rate", &rate]);
         command.args(["--length", &length]).args(quic.then_some("--quic"));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -221,29 +247,19 @@ impl Runner<'_> {
             }
             false => None,
         };
-        let size = plan::endless_file(&self.cell.links).as_bytes();
-        let mut download = Killed(self.load(by, 0, &format!("files --size {size}"))?);
+        let (clock, length) = (Clock::start(), LEAD + CALL_LENGTH + TAIL);
+        let download = format!("download --length {}", millis(length));
+        let mut download = Killed(self.load(by, 0, &download)?);
         sleep(LEAD.into());
-        let before = self.launcher.delivered()?;
-        let clock = Clock::start();
-        let length = CALL_LENGTH.as_nanos() / 1_000_000;
-        let mut call = self.load(by, 0, &format!("call --length {length}ms --size 1000"))?;
-        let outcome = self.wait(&mut call, CALL_LENGTH * 4)?;
-        let seconds = clock.now().since(Time::ZERO).as_secs_f64();
-        let bytes: u64 = self.launcher.delivered_since(&before)?.iter().sum();
-        if !matches!(download.0.try_wait(), Ok(None)) {
+        let call = format!("call --length {} --size 1000", millis(CALL_LENGTH));
+        let call = self.wait(&mut self.load(by, 0, &call)?, CALL_LENGTH * 4)?;
+        // A call waits as long as this for its last datagrams.
+        let is_late = clock.now().since(Time::ZERO) > length + TAIL;
+        let download = self.wait(&mut download.0, TIMEOUT)?;
+        if is_late {
             return Ok(Err("the download did not last as long as the call".to_owned()));
         }
-        Ok(outcome.map(|measurement| {
-            let trip = |name: &str| measurement.extra.get(name).copied().unwrap_or_default();
-            let extra = vec![
-                ("median", trip("trip_median") * 1000.0),
-                ("lost", trip("lost")),
-                ("reordered", trip("reordered")),
-                ("Mbit/s", bytes as f64 * 8.0 / 1e6 / seconds),
-            ];
-            (trip("trip_p95") * 1000.0, extra)
-        }))
+        Ok(call.and_then(|call| Ok(call_figures(&call, &download?))))
     }
 
     /// Starts a gateway that may open so many files, and waits until it listens.
@@ -336,5 +352,24 @@ mod tests {
         assert!(matches!(outcome, Ok(Err(words)) if words == reason()));
         let outcome = failure_of_a_run(Err(DriveError::Stopped(2)));
         assert!(matches!(outcome, Err(DriveError::Stopped(2))));
+    }
+
+    #[test]
+    fn the_download_is_measured_while_the_call_lasts() {
+        let mut tenths = vec![1e9; 10];
+        tenths.extend([125_000.0; 80]);
+        tenths.extend([1e9; 10]);
+        let download = Measurement { samples: tenths, ..Measurement::default() };
+        let call = |more: &[(&str, f64)]| Measurement {
+            extra: more.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
+            ..Measurement::default()
+        };
+        let all = call(&[("trip_p95", 0.05), ("trip_median", 0.04), ("lost", 1.0)]);
+        let more = vec![("lost", 1.0), ("median", 40.0), ("Mbit/s", 10.0)];
+        assert_eq!(call_figures(&all, &download), (50.0, more));
+        let lost = call(&[("trip_median", 0.04)]);
+        assert_eq!(call_figures(&lost, &download).0, f64::INFINITY);
+        let none = Measurement::default();
+        assert_eq!(call_figures(&lost, &none).1, [("median", 40.0), ("Mbit/s", 0.0)]);
     }
 }

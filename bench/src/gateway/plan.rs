@@ -2,7 +2,7 @@
 
 use manyways_rig::links::{constant, link};
 use manyways_trace::scenario::{CapacitySpec, HostSpec, LinkSpec, LinkState, LossSpec};
-use manyways_unit::{Rate, Size, Span};
+use manyways_unit::{Rate, Span};
 
 use crate::bond::contender::{BOND, Contender};
 use crate::bond::plan::{self as usual_plan, Setting, paper_links};
@@ -200,11 +200,6 @@ fn three_wans() -> Vec<LinkSpec> {
         one("satellite", 150, 15, 22, 6, 0.003),
         one("4g", 140, 20, 28, 0, 0.000_5),
     ]
-}
-
-/// Size of a file that takes longer than a call over these links.
-pub fn endless_file(links: &[LinkSpec]) -> Size {
-    manyways_rig::links::total_rate(links).size_in(CALL_LENGTH * 3)
 }
 
 #[cfg(test)]

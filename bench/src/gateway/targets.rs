@@ -5,13 +5,16 @@
 
 use std::collections::BTreeMap;
 
+use manyways_rig::cell::Run;
 use manyways_rig::sample::median;
-use manyways_rig::target::{Bound, Figure, Target, every_figure};
+use manyways_rig::target::{Bound, Figure, Target, every_figure, target};
 
-use crate::bond::record::{Record, selects, tasks};
+use crate::bond::record::{Figures, Record, selects, tasks};
 
 /// Maximum of a ratio to the earlier version, at the better end of its interval.
 const MAX_RATIO: f64 = 1.03;
+/// Percentage points of datagrams that a call may lose beyond the best single link.
+const MAX_MORE_LOST: f64 = 0.5;
 /// Quantile 0.975 of Student's distribution, for 1, 2, … degrees of freedom.
 const STUDENT: [f64; 9] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262];
 
@@ -47,6 +50,16 @@ pub fn targets(cells: &[Record]) -> Vec<Target> {
             "call beside a download: p95 of the round trip / best single link",
             AtMost(0.8),
             with(cells, "call", over_single_links),
+        ),
+        target(
+            "call beside a download: datagrams lost, %",
+            format!("<= best single link's + {MAX_MORE_LOST} points"),
+            selected(cells, "call").find_map(loss_beside_single_links),
+        ),
+        target(
+            "download beside a call: Mbit/s",
+            ">= best single link's download beside a call",
+            selected(cells, "call").find_map(rate_beside_single_links),
         ),
     ];
     all.extend(COMPARED.map(|(what, cell, task)| compared(cells, what, cell, task)));
@@ -133,6 +146,49 @@ const CALL: &str = "call beside a download";
 fn over_single_links(cell: &Record) -> Option<f64> {
     let best = single_links(cell).filter_map(|name| bar(cell, &name, CALL)).reduce(f64::min)?;
     Some(middle(cell, "bond", CALL)? / best)
+}
+
+/// Both shares of lost datagrams in words, and whether that of the gateway is low enough.
+fn loss_beside_single_links(cell: &Record) -> Option<(String, bool)> {
+    let runs = |name: &str| cell.runs.iter().filter(selects_call(name)).collect::<Vec<_>>();
+    let own = lost_percent(&runs("bond"))?;
+    let others = single_links(cell).filter_map(|name| {
+        let ended: Vec<_> = runs(&name).into_iter().filter(|run| run.failed.is_none()).collect();
+        Some((lost_percent(&ended)?, name))
+    });
+    let (best, name) = others.min_by(|a, b| a.0.total_cmp(&b.0))?;
+    let words = format!("{own:.2}; best single link {best:.2} ({name})");
+    Some((words, own <= best + MAX_MORE_LOST))
+}
+
+fn selects_call(name: &str) -> impl Fn(&&Run<Figures>) -> bool {
+    let is_meant = selects(name, CALL);
+    move |run| is_meant(run)
+}
+
+/// The share of lost datagrams over all runs; a failed run has lost all. `None` without a run.
+fn lost_percent(runs: &[&Run<Figures>]) -> Option<f64> {
+    let share = |run: &&Run<Figures>| {
+        let count = |name: &str| run.figures.extra.get(name).copied();
+        let share = Some(count("lost")? / count("sent")?);
+        share.filter(|_| run.failed.is_none())
+    };
+    let all: f64 = runs.iter().map(|run| share(run).unwrap_or(1.0)).sum();
+    (!runs.is_empty()).then(|| 100.0 * all / runs.len() as f64)
+}
+
+/// Both median rates of the download in words, and whether that of the gateway is high enough.
+fn rate_beside_single_links(cell: &Record) -> Option<(String, bool)> {
+    let rates = |name: &str, with_failed: bool| {
+        let is_meant = selects(name, CALL);
+        let is_meant = |run: &Run<Figures>| is_meant(run) && (with_failed || run.failed.is_none());
+        let rate = |figures: &Figures| Some(figures.extra.get("Mbit/s").copied().unwrap_or(0.0));
+        median(cell.values(is_meant, rate).into_values())
+    };
+    let own = rates("bond", true)?;
+    let others = single_links(cell).filter_map(|name| Some((rates(&name, false)?, name)));
+    let (best, name) = others.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    Some((format!("{own:.1}; best single link {best:.1} ({name})"), own >= best))
 }
 
 fn compared(cells: &[Record], what: &str, name: &str, only: Option<&str>) -> Target {
@@ -277,9 +333,59 @@ mod tests {
                 run("direct-4g", task, 0, 50.0),
             ];
             let links = vec!["vdsl".to_owned(), "4g".to_owned()];
-            verdict(&[Record { links, ..cell("d", "call", runs) }], "call beside")
+            verdict(&[Record { links, ..cell("d", "call", runs) }], "call beside a download: p95")
         };
         assert_eq!((of(40.0), of(41.0)), (Verdict::Met, Verdict::Missed));
+        assert_eq!(of(f64::INFINITY), Verdict::Missed);
+    }
+
+    /// A run of the call with this many of 400 datagrams lost and this rate of the download.
+    fn call_run(contender: &str, round: u32, lost: f64, rate: f64) -> Run<Figures> {
+        let mut run = run(contender, CALL, round, 50.0);
+        let more = [("lost", lost), ("sent", 400.0), ("Mbit/s", rate)];
+        run.figures.extra = more.map(|(name, value)| (name.to_owned(), value)).into();
+        run
+    }
+
+    fn call_cell(runs: Vec<Run<Figures>>) -> Record {
+        let links = vec!["vdsl".to_owned(), "4g".to_owned()];
+        Record { links, ..cell("d", "call", runs) }
+    }
+
+    #[test]
+    fn a_call_may_lose_half_a_point_more_than_the_best_single_link() {
+        let of = |own: [Run<Figures>; 2]| {
+            let others =
+                [call_run("direct-vdsl", 0, 2.0, 40.0), call_run("direct-4g", 0, 40.0, 90.0)];
+            let cells = [call_cell([own.to_vec(), others.to_vec()].concat())];
+            let what = "call beside a download: datagrams";
+            let all = targets(&cells);
+            let found = all.into_iter().find(|target| target.quantity.starts_with(what)).unwrap();
+            (found.verdict, found.measured)
+        };
+        let own = |round, lost| call_run("bond", round, lost, 80.0);
+        let words = |own: &str| format!("{own}; best single link 0.50 (direct-vdsl)");
+        assert_eq!(of([own(0, 2.0), own(1, 6.0)]), (Verdict::Met, words("1.00")));
+        assert_eq!(of([own(0, 2.0), own(1, 7.0)]), (Verdict::Missed, words("1.13")));
+        let failed = failed("bond", CALL, 1);
+        assert_eq!(of([own(0, 2.0), failed]), (Verdict::Missed, words("50.25")));
+    }
+
+    #[test]
+    fn a_download_beside_a_call_is_as_fast_as_over_the_best_single_link() {
+        let of = |own: Vec<Run<Figures>>| {
+            let others = vec![
+                call_run("direct-vdsl", 0, 0.0, 40.0),
+                call_run("direct-4g", 0, 0.0, 90.0),
+                failed("direct-4g", CALL, 1),
+            ];
+            verdict(&[call_cell([own, others].concat())], "download beside a call")
+        };
+        let own = |round, rate| call_run("bond", round, 0.0, rate);
+        assert_eq!(of(vec![own(0, 90.0)]), Verdict::Met);
+        assert_eq!(of(vec![own(0, 89.0)]), Verdict::Missed);
+        assert_eq!(of(vec![own(0, 95.0), failed("bond", CALL, 1)]), Verdict::Missed);
+        assert_eq!(of(Vec::new()), Verdict::NotMeasured);
     }
 
     #[test]

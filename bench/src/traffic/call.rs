@@ -1,6 +1,8 @@
 //! A flow like a voice call: small datagrams in both directions at a constant rate.
 
+use std::collections::HashSet;
 use std::io;
+use std::iter::repeat_n;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
@@ -14,7 +16,8 @@ use super::dial::{Dialer, connect};
 use super::socks::{self, Command};
 use manyways_rig::sample::quantile;
 
-/// Send datagrams that come back; the value is the median of the delay towards here.
+/// Send datagrams that come back; the value is the median of the delay towards here. If none comes
+/// back, it fails.
 ///
 /// Both ends are on one machine and share a clock, so that each way is measured by itself.
 #[derive(clap::Args)]
@@ -57,7 +60,7 @@ impl Call {
         let count = (Duration::from(self.length).as_secs_f64() / INTERVAL.as_secs_f64()) as u64;
         let mut ticks = tokio::time::interval(INTERVAL);
         let (mut number, mut arrivals, mut end) = (0, Vec::new(), None);
-        let mut buffer = [0; 2048];
+        let (mut buffer, mut numbers) = ([0; 2048], HashSet::new());
         while (arrivals.len() as u64) < count {
             let late = end.unwrap_or_else(|| Instant::now() + LOSS_TIMEOUT);
             tokio::select! {
@@ -73,11 +76,13 @@ impl Call {
                 }
                 received = line.socket.recv(&mut buffer) => {
                     let packet = buffer.get(line.header.len()..received?).unwrap_or_default();
-                    arrivals.extend(Arrival::parse(packet, now()));
+                    let arrival = Arrival::parse(packet, now());
+                    // A duplicate does not make up for a lost one.
+                    arrivals.extend(arrival.filter(|one| numbers.insert(one.number)));
                 }
             }
         }
-        Ok(summarize(count, &arrivals))
+        summarize(count, &arrivals)
     }
 }
 
@@ -116,11 +121,15 @@ impl Arrival {
     }
 }
 
-fn summarize(count: u64, arrivals: &[Arrival]) -> Measurement {
+fn summarize(count: u64, arrivals: &[Arrival]) -> io::Result<Measurement> {
+    if arrivals.is_empty() {
+        return Err(io::Error::other("no datagram of the call came back"));
+    }
     let samples: Vec<f64> = arrivals.iter().map(|arrival| arrival.down).collect();
     let ups: Vec<f64> = arrivals.iter().map(|arrival| arrival.up).collect();
     let late = arrivals.windows(2).filter(|pair| pair[0].number > pair[1].number).count();
-    let trips: Vec<f64> = arrivals.iter().map(|arrival| arrival.up + arrival.down).collect();
+    let lost = count.saturating_sub(arrivals.len() as u64);
+    let trips = round_trips(arrivals, lost);
     let figure = |values: &[f64], share| quantile(values, share).unwrap_or_default();
     let more = [
         ("up", figure(&ups, 0.5)),
@@ -129,10 +138,19 @@ fn summarize(count: u64, arrivals: &[Arrival]) -> Measurement {
         ("trip_p95", figure(&trips, 0.95)),
         ("trip_median", figure(&trips, 0.5)),
         ("reordered", late as f64),
-        ("lost", count.saturating_sub(arrivals.len() as u64) as f64),
+        ("lost", lost as f64),
+        ("sent", count as f64),
     ];
-    let more = more.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-    Measurement { value: figure(&samples, 0.5), samples, extra: more }
+    // JSON has no infinite number: a figure that is missing is one.
+    let more = more.into_iter().filter(|(_, value)| value.is_finite());
+    let more = more.map(|(name, value)| (name.to_owned(), value)).collect();
+    Ok(Measurement { value: figure(&samples, 0.5), samples, extra: more })
+}
+
+/// The round trips of all datagrams; those of the lost ones are infinite.
+fn round_trips(arrivals: &[Arrival], lost: u64) -> Vec<f64> {
+    let trips = arrivals.iter().map(|arrival| arrival.up + arrival.down);
+    trips.chain(repeat_n(f64::INFINITY, lost as usize)).collect()
 }
 
 #[cfg(test)]
@@ -142,9 +160,27 @@ mod tests {
     #[test]
     fn what_comes_late_or_never_is_counted() {
         let arrival = |number| Arrival { number, up: 0.02, down: 0.01 };
-        let measurement = summarize(5, &[arrival(0), arrival(2), arrival(1), arrival(4)]);
+        let arrivals = [arrival(0), arrival(2), arrival(1), arrival(4)];
+        let measurement = summarize(5, &arrivals).unwrap();
         assert_eq!((measurement.extra["reordered"], measurement.extra["lost"]), (1.0, 1.0));
         assert_eq!((measurement.value, measurement.extra["up"]), (0.01, 0.02));
+    }
+
+    #[test]
+    fn the_round_trip_of_a_lost_datagram_is_infinite() {
+        let arrivals: Vec<Arrival> =
+            (0..95).map(|number| Arrival { number, up: 0.01, down: 0.01 }).collect();
+        let of = |count| summarize(count, &arrivals).unwrap().extra;
+        // Of 100, the 95th came; of 101, the 96th is lost.
+        assert_eq!(of(100).get("trip_p95"), Some(&0.02));
+        let more = of(101);
+        assert_eq!((more.get("trip_p95"), more.get("trip_median")), (None, Some(&0.02)));
+        assert_eq!(of(191).get("trip_median"), None);
+    }
+
+    #[test]
+    fn a_call_of_which_nothing_comes_back_fails() {
+        assert!(summarize(5, &[]).is_err());
     }
 
     #[test]
