@@ -1,7 +1,7 @@
 //! Strangers that knock on a gateway: connections without a word, or first packets of QUIC clients
 //! that do not know it.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::sync::Arc;
@@ -42,10 +42,13 @@ const HELD: usize = 600;
 /// Different first packets of QUIC.
 const PACKETS: usize = 3_000;
 
+/// Round-trip time that a client assumes, so that it does not repeat its first packet meanwhile.
+const NO_RETRANSMISSION: Duration = Duration::from_secs(60);
+
 /// Knocks until the time is over.
 pub fn knock(args: &StrangersArgs) -> io::Result<()> {
     manyways_sys::privilege::raise_file_limit()?;
-    let packets = if args.quic { first_packets()? } else { Vec::new() };
+    let packets = if args.quic { first_packets(PACKETS)? } else { Vec::new() };
     let (begun, length) = (Instant::now(), Duration::from(args.length));
     let (mut held, mut number) = (VecDeque::new(), 0);
     while begun.elapsed() < length {
@@ -82,25 +85,39 @@ fn connect(from: SocketAddr, to: SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-fn first_packets() -> io::Result<Vec<Vec<u8>>> {
+/// The first packets of so many connections. All connections stay open until the end, because a
+/// dropped one sends a packet that closes it, which the gateway would forget at once.
+fn first_packets(count: usize) -> io::Result<Vec<Vec<u8>>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let sink = tokio::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let to = sink.local_addr()?;
         let endpoint = quinn::Endpoint::client((Ipv4Addr::LOCALHOST, 0).into())?;
         let tls = QuicClientConfig::try_from(Arc::new(tls()?)).map_err(io::Error::other)?;
-        let config = quinn::ClientConfig::new(Arc::new(tls));
-        let mut packets = Vec::new();
-        for _ in 0..PACKETS {
+        let mut config = quinn::ClientConfig::new(Arc::new(tls));
+        let mut transport = quinn::TransportConfig::default();
+        transport.initial_rtt(NO_RETRANSMISSION);
+        config.transport_config(Arc::new(transport));
+        let (mut packets, mut open, mut seen) = (Vec::new(), Vec::new(), HashSet::new());
+        while packets.len() < count {
             let connecting = endpoint.connect_with(config.clone(), to, "gateway.invalid");
-            let _connecting = connecting.map_err(io::Error::other)?;
+            open.push(connecting.map_err(io::Error::other)?);
             let mut packet = vec![0; 2_000];
             let length = sink.recv(&mut packet).await?;
             packet.truncate(length);
-            packets.push(packet);
+            // A packet of a connection that has one already would not open another.
+            if seen.insert(connection_id(&packet).to_vec()) {
+                packets.push(packet);
+            }
         }
         Ok(packets)
     })
+}
+
+/// The destination of a first packet, by which the gateway distinguishes connections.
+fn connection_id(packet: &[u8]) -> &[u8] {
+    let length = packet.get(5).copied().unwrap_or_default();
+    packet.get(6..6 + usize::from(length)).unwrap_or_default()
 }
 
 /// The TLS of a client that accepts any gateway and has no key.
@@ -171,5 +188,14 @@ mod tests {
             all.collect::<std::collections::BTreeSet<_>>().len()
         };
         assert_eq!((networks(1), networks(1_000)), (1, 1_000));
+    }
+
+    #[test]
+    fn every_first_packet_opens_a_connection() {
+        let packets = first_packets(50).unwrap();
+        let ids: HashSet<&[u8]> = packets.iter().map(|packet| connection_id(packet)).collect();
+        assert_eq!(ids.len(), 50);
+        // The least size of the first packet of a client (RFC 9000, 14.1).
+        assert!(packets.iter().all(|packet| packet.len() >= 1200 && packet[0] & 0xf0 == 0xc0));
     }
 }
