@@ -1,9 +1,10 @@
 //! Measures a gateway on its worst day: under strangers, beside a greedy client, after a restart,
 //! with a call beside a download; and, with `--before`, against an earlier version.
 //!
-//! [`mod@plan`] has the cells, [`faults`] runs what no other benchmark of `bond` runs, and
-//! [`targets`] compares the figures with the target values.
+//! [`mod@plan`] has the cells, [`faults`] runs what no other benchmark of `bond` runs, [`attack`] has
+//! the attackers, and [`targets`] compares the figures with the target values.
 
+mod attack;
 mod faults;
 mod plan;
 mod targets;

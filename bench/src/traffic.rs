@@ -8,6 +8,7 @@ mod crowd;
 mod dial;
 mod download;
 mod files;
+mod greedy;
 mod load;
 mod page;
 mod requests;
@@ -57,9 +58,9 @@ pub fn serve(args: &ServeArgs) -> Result<(), String> {
     run(serve::run(args)).map_err(|error| error.to_string())
 }
 
-/// Knocks on a gateway as strangers.
+/// Knocks on a gateway as strangers, and prints how many came.
 pub fn strangers(args: &StrangersArgs) -> Result<(), String> {
-    strangers::knock(args).map_err(|error| error.to_string())
+    print_result(&strangers::knock(args).map_err(|error| error.to_string())?)
 }
 
 /// Runs the splice until the process is killed.

@@ -106,5 +106,8 @@ fn extra_cell(cell: &Record, name: &str, task: &str) -> String {
     for what in ["median", "call, ms", "messenger p95, ms", "app store, Mbit/s", "Mbit/s"] {
         words.extend(more(what).map(|value| format!("{what}: {value:.1}")));
     }
+    for what in ["strangers/s", "noticed, %", "attempts/s", "held"] {
+        words.extend(more(what).map(|value| format!("{what}: {value:.0}")));
+    }
     words.join("; ")
 }

@@ -1,7 +1,6 @@
 //! The runs of the parts that no other benchmark of `bond` has.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -15,6 +14,7 @@ use manyways_rig::sample::quantile;
 use manyways_sys::clock::Clock;
 use manyways_unit::{Span, Time};
 
+use super::attack::{Attack, judge_greedy, judge_strangers};
 use super::plan::{CALL_LENGTH, Cell, Entry, FLOOD_LENGTH, Load};
 use crate::bond::Bond;
 use crate::bond::contender::Contender;
@@ -142,40 +142,39 @@ impl Runner<'_> {
     /// The time from the start of a client to the first answer through it.
     fn newcomer(&self, by: Contender, networks: u32, quic: bool) -> Result<Outcome, DriveError> {
         let _gateway = self.gateway(by, None)?;
-        let _strangers = match networks {
+        let strangers = match networks {
             0 => None,
             _ => Some(self.strangers(networks, quic)?),
         };
         let clock = Clock::start();
+        let now = || clock.now().since(Time::ZERO);
         let carrier = if quic { "quic" } else { "tcp" };
         let _client = self.client(by, 0, &["--carrier", carrier])?;
-        let limit = FLOOD_LENGTH * 3;
-        while clock.now().since(Time::ZERO) < limit {
+        while now() < FLOOD_LENGTH {
             let mut load = self.load(by, 0, "files --size 1000")?;
-            if self.wait(&mut load, limit)?.is_ok() {
-                return Ok(Ok((clock.now().since(Time::ZERO).as_secs_f64(), Vec::new())));
+            if self.wait(&mut load, FLOOD_LENGTH.saturating_sub(now()))?.is_ok() {
+                let took = now().as_secs_f64();
+                let judge = |strangers: Attack| judge_strangers(&strangers.end()?, RATE);
+                let figures = strangers.map_or(Ok(Vec::new()), judge);
+                return Ok(figures.map(|figures| (took, figures)));
             }
         }
-        Ok(Err(format!("no connection within {limit}")))
+        // The strangers do not come for longer.
+        Ok(Err(format!("no connection within {FLOOD_LENGTH}")))
     }
 
-    fn strangers(&self, networks: u32, quic: bool) -> Result<Killed, DriveError> {
+    fn strangers(&self, networks: u32, quic: bool) -> Result<Attack, DriveError> {
         let mut command = Command::new(&self.bond.programs.own);
         let gateway = format!("{}:{GATEWAY_PORT}", address::host(0)[0]);
         let (networks, rate) = (networks.to_string(), RATE.to_string());
         let length = millis(FLOOD_LENGTH);
         command.args(["strangers", "--to", &gateway, "--networks", &networks, "--rate", &rate]);
         command.args(["--length", &length]).args(quic.then_some("--quic"));
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = Killed(self.launcher.lab.spawn(Node::Host(0), command)?);
-        let mut line = String::new();
-        if let Some(out) = child.0.stdout.take() {
-            BufReader::new(out).read_line(&mut line).map_err(system("wait for strangers"))?;
-        }
-        match line.is_empty() {
-            true => Err(DriveError::Server("the strangers did not come".to_owned())),
-            false => Ok(child),
-        }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let child = self.launcher.lab.spawn(Node::Host(0), command)?;
+        let attack = Attack::of("the strangers", child);
+        let come = attack.and_then(|mut attack| (!attack.line().is_empty()).then_some(attack));
+        come.ok_or_else(|| DriveError::Server("the strangers did not come".to_owned()))
     }
 
     /// The 99th percentile of the times of one key's requests.
@@ -184,17 +183,18 @@ impl Runner<'_> {
         let _clients = [self.client(by, 0, &[])?, self.client(by, 1, &[])?];
         self.wait_up(0)?;
         self.wait_up(1)?;
-        let crowd = match greedy {
-            true => Some(Killed(self.load(by, 1, "crowd --greedy --count 40000 --at-once 256")?)),
+        let attack = match greedy {
+            true => Attack::of("the greedy key", self.load(by, 1, "greedy --at-once 256")?),
             false => None,
         };
         sleep((LEAD * 2).into());
         let mut load = self.load(by, 0, "requests --size 1000 --every 30ms --count 200")?;
         let outcome = self.wait(&mut load, TIMEOUT)?;
-        drop(crowd);
-        Ok(outcome.map(|measurement| {
+        let judge = |attack: Attack| judge_greedy(&attack.end()?);
+        let attack = attack.map_or(Ok(Vec::new()), judge);
+        Ok(outcome.and_then(|measurement| {
             let at = |share| quantile(&measurement.samples, share).unwrap_or_default() * 1000.0;
-            (at(0.99), vec![("median", at(0.5))])
+            Ok((at(0.99), [vec![("median", at(0.5))], attack?].concat()))
         }))
     }
 

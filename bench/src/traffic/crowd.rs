@@ -20,9 +20,6 @@ pub struct Crowd {
     /// How many.
     #[arg(long, value_name = "N")]
     count: usize,
-    /// Go on after failures, one time for each connection.
-    #[arg(long)]
-    greedy: bool,
     /// How many are opened at once.
     #[arg(long, value_name = "N", default_value_t = 64)]
     at_once: usize,
@@ -46,24 +43,25 @@ impl Crowd {
             let (dialer, turns) = (dialer.clone(), Rc::clone(&turns));
             opening.spawn_local(async move {
                 let _turn = turns.acquire().await.map_err(io::Error::other)?;
-                let mut stream = dialer.dial().await?;
-                ByteRequest::unlimited(1).send(&mut stream).await?;
-                let mut byte = [0; 1];
-                stream.read_exact(&mut byte).await?;
-                io::Result::Ok(stream)
+                open_one(&dialer).await
             });
         }
         let mut open: Vec<TcpStream> = Vec::with_capacity(self.count);
         while let Some(opened) = opening.join_next().await {
-            match opened.map_err(io::Error::other)? {
-                Ok(stream) => open.push(stream),
-                Err(_) if self.greedy => {}
-                Err(error) => return Err(error),
-            }
+            open.push(opened.map_err(io::Error::other)??);
         }
         let value = open.len() as f64 / begun.elapsed().as_secs_f64();
         // The connections stay open until the process ends, because the parent still measures.
         std::mem::forget(open);
         Ok(Measurement { value, ..Measurement::default() })
     }
+}
+
+/// A connection over which one byte came.
+pub async fn open_one(dialer: &Dialer) -> io::Result<TcpStream> {
+    let mut stream = dialer.dial().await?;
+    ByteRequest::unlimited(1).send(&mut stream).await?;
+    let mut byte = [0; 1];
+    stream.read_exact(&mut byte).await?;
+    Ok(stream)
 }

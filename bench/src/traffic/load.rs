@@ -7,7 +7,7 @@ use clap::Subcommand;
 use manyways_unit::Span;
 
 use super::dial::Dialer;
-use super::{Measurement, browse, call, crowd, download, files, requests, stream};
+use super::{Measurement, browse, call, crowd, download, files, greedy, requests, stream};
 
 /// Ask a server for bytes, and tell how long it took.
 #[derive(clap::Args)]
@@ -28,6 +28,7 @@ enum Generator {
     Stream(stream::Stream),
     Call(call::Call),
     Crowd(crowd::Crowd),
+    Greedy(greedy::Greedy),
     Browse(browse::Browse),
     Download(download::Download),
 }
@@ -47,6 +48,7 @@ pub async fn run(args: &LoadArgs) -> io::Result<Measurement> {
         Generator::Stream(stream) => stream.run(dialer).await,
         Generator::Call(call) => call.run(dialer).await,
         Generator::Crowd(crowd) => crowd.run(dialer).await,
+        Generator::Greedy(greedy) => greedy.run(dialer).await,
         Generator::Browse(browse) => browse.run(dialer).await,
         Generator::Download(download) => download.run(dialer).await,
     }

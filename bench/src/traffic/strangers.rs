@@ -2,9 +2,10 @@
 //! that do not know it.
 
 use std::collections::{HashSet, VecDeque};
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -16,8 +17,11 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, Error, SignatureScheme, version};
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// Knock on a gateway from other addresses of 10.128.0.0/9, which must be local ones, and print a
-/// line once as many connections are open as stay open.
+use super::Measurement;
+
+/// Knock on a gateway from other addresses of 10.128.0.0/9, which must be local ones, until standard
+/// input ends. The program prints a line once as many connections are open as stay open, and at the
+/// end how many came a second since then. If the time ends first, it reports nothing.
 #[derive(clap::Args)]
 pub struct StrangersArgs {
     /// The gateway.
@@ -29,7 +33,7 @@ pub struct StrangersArgs {
     /// How many come in a second.
     #[arg(long, value_name = "N")]
     rate: u32,
-    /// For how long.
+    /// For how long at most.
     #[arg(long, value_name = "TIME")]
     length: Span,
     /// First packets of QUIC, and not connections of TCP.
@@ -45,31 +49,58 @@ const PACKETS: usize = 3_000;
 /// Round-trip time that a client assumes, so that it does not repeat its first packet meanwhile.
 const NO_RETRANSMISSION: Duration = Duration::from_secs(60);
 
-/// Knocks until the time is over.
-pub fn knock(args: &StrangersArgs) -> io::Result<()> {
+/// Knocks until standard input ends.
+///
+/// # Errors
+/// If the time is over before.
+pub fn knock(args: &StrangersArgs) -> io::Result<Measurement> {
     manyways_sys::privilege::raise_file_limit()?;
     let packets = if args.quic { first_packets(PACKETS)? } else { Vec::new() };
+    let stopped = input_end();
     let (begun, length) = (Instant::now(), Duration::from(args.length));
     let (mut held, mut number) = (VecDeque::new(), 0);
-    while begun.elapsed() < length {
-        let from = SocketAddr::new(address(number, args.networks), 0);
-        match packets.get(number as usize % PACKETS) {
-            Some(packet) => {
-                UdpSocket::bind(from)?.send_to(packet, args.to)?;
-            }
-            None => held.push_back(connect(from, args.to.into())?),
+    let (mut ready, mut noticed) = (begun, 0);
+    while !stopped.load(Ordering::Relaxed) {
+        if begun.elapsed() > length {
+            return Err(io::Error::new(ErrorKind::TimedOut, "the time of the strangers is over"));
         }
+        let from = SocketAddr::new(address(number, args.networks), 0);
+        let packet = packets.get(number as usize % PACKETS);
+        held.push_back(Stranger::come(from, args.to.into(), packet)?);
         if held.len() > HELD {
-            held.pop_front();
+            noticed += held.pop_front().map_or(0, |oldest| u32::from(oldest.is_noticed()));
         }
         if number as usize == HELD {
             writeln!(io::stdout(), "ready")?;
+            ready = Instant::now();
         }
         number += 1;
         let due = begun + Duration::from_secs(1) * number / args.rate;
         sleep(due.saturating_duration_since(Instant::now()));
     }
-    Ok(())
+    Ok(summarize(number.saturating_sub(HELD as u32 + 1), noticed, ready.elapsed()))
+}
+
+/// The rate of those that came in a time, and the share of noticed ones among those that left. One
+/// more left than came: the first left when the time began.
+fn summarize(came: u32, noticed: u32, time: Duration) -> Measurement {
+    let share = f64::from(noticed) / f64::from(came + 1);
+    Measurement {
+        value: f64::from(came) / time.as_secs_f64(),
+        extra: [("noticed".to_owned(), share)].into(),
+        ..Measurement::default()
+    }
+}
+
+/// Becomes true at the end of standard input.
+fn input_end() -> Arc<AtomicBool> {
+    let ended = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&ended);
+    std::thread::spawn(move || {
+        let _ = io::copy(&mut io::stdin(), &mut io::sink());
+        seen.store(true, Ordering::Relaxed);
+    });
+    ended
 }
 
 fn address(number: u32, networks: u32) -> IpAddr {
@@ -77,12 +108,41 @@ fn address(number: u32, networks: u32) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(10, 128 + (high & 127), low, (number % 200) as u8 + 1))
 }
 
-fn connect(from: SocketAddr, to: SocketAddr) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
-    socket.bind(&from.into())?;
-    socket.set_nonblocking(true)?;
-    let _ = socket.connect(&to.into());
-    Ok(socket)
+enum Stranger {
+    Connection(Socket),
+    Packet(UdpSocket),
+}
+
+impl Stranger {
+    /// Sends this packet, or else connects.
+    fn come(from: SocketAddr, to: SocketAddr, packet: Option<&Vec<u8>>) -> io::Result<Self> {
+        if let Some(packet) = packet {
+            let socket = UdpSocket::bind(from)?;
+            socket.set_nonblocking(true)?;
+            socket.send_to(packet, to)?;
+            return Ok(Self::Packet(socket));
+        }
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
+        socket.bind(&from.into())?;
+        socket.set_nonblocking(true)?;
+        let _ = socket.connect(&to.into());
+        Ok(Self::Connection(socket))
+    }
+
+    /// Whether the gateway has accepted the connection, also if it closed it since, or has answered
+    /// the packet.
+    fn is_noticed(&self) -> bool {
+        match self {
+            Self::Connection(socket) => match socket.take_error() {
+                Ok(None) => socket.peer_addr().is_ok(),
+                Ok(Some(error)) => {
+                    matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
+                }
+                Err(_) => false,
+            },
+            Self::Packet(socket) => socket.recv(&mut [0; 64]).is_ok(),
+        }
+    }
 }
 
 /// The first packets of so many connections. All connections stay open until the end, because a
@@ -197,5 +257,11 @@ mod tests {
         assert_eq!(ids.len(), 50);
         // The least size of the first packet of a client (RFC 9000, 14.1).
         assert!(packets.iter().all(|packet| packet.len() >= 1200 && packet[0] & 0xf0 == 0xc0));
+    }
+
+    #[test]
+    fn the_rate_is_that_since_as_many_were_there_as_stay() {
+        let measurement = summarize(5_999, 4_500, Duration::from_secs(2));
+        assert_eq!((measurement.value, measurement.extra["noticed"]), (2999.5, 0.75));
     }
 }
