@@ -239,11 +239,11 @@ fn streams_and_connections_that_end() {
 fn servers_that_never_end_well() {
     needs_far!();
     at_once(&[
-        ("https://origin.lab/later/reset/object", Resumable, &["every network failed ("]),
+        ("https://origin.lab/ranges/reset/object", Resumable, &["every network failed ("]),
         ("https://origin.lab/always/hollow/object", Resumable, &["before its announced length"]),
         ("http://origin.lab/always/hollow/object", Resumable, &["before its announced length"]),
-        ("https://origin.lab/later/closed/object", WholeOrResumable, &[]),
-        ("http://origin.lab/later/closed/object", WholeOrResumable, &[]),
+        ("https://origin.lab/ranges/closed/object", WholeOrResumable, &[]),
+        ("http://origin.lab/ranges/closed/object", WholeOrResumable, &[]),
         ("https://origin.lab/always/closed/object", Fails, &["every network failed ("]),
         ("http://origin.lab/always/closed/object", Fails, &["closed the connection too early"]),
         ("http://origin.lab/always/half-head/object", Fails, &["every network failed ("]),
