@@ -16,6 +16,10 @@ const FAST_LINKS: [&str; 4] = [
 ];
 /// More bytes than `get` buffers for a reader.
 const LARGE: u64 = 48_000_000;
+/// Limits the unread bytes of a connection in the kernel to 4 MB. A lab permits 64 MB, and HTTP/1.1 has
+/// no other limit: of a first response without an end, a `get` that waits for a processor would find
+/// many bytes past the cut, and discard them.
+const SMALL_BUFFERS: &str = "echo '4096 131072 4194304' >/proc/sys/net/ipv4/tcp_rmem";
 
 #[test]
 fn in_order_over_both_networks() {
@@ -56,7 +60,7 @@ fn a_reader_that_waits_holds_the_servers_back() {
         // Time: between two looks at a counter. If a busy machine delivers nothing in between, the
         // upper bound below is checked too early, and holds all the same.
         let script = format!(
-            "rx() {{ cat /sys/class/net/wifi/statistics/rx_bytes \
+            "{SMALL_BUFFERS}; rx() {{ cat /sys/class/net/wifi/statistics/rx_bytes \
                          /sys/class/net/lte/statistics/rx_bytes | {{ read a; read b; echo $((a + b)); }}; }}; \
              quiet() {{ before=$(rx); [ $before -gt 4000000 ] && sleep 0.3 && \
                         [ $(($(rx) - before)) -lt 20000 ]; }}; \
@@ -67,7 +71,7 @@ fn a_reader_that_waits_holds_the_servers_back() {
         testbed.run(&FAST_LINKS, &script).expect_success();
         let came: u64 = testbed.read("waiting").trim().parse().expect("a number");
         // The buffer for the reader, the bytes that it has read, and the bytes in flight or in
-        // other buffers.
+        // other buffers: those of the kernel have at most 4 MB for each of two connections.
         assert!(came < 16 * 1024 * 1024 + 1_000_000 + 10_000_000, "{url}: {came} bytes");
     }
 }
