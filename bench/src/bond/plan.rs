@@ -221,15 +221,17 @@ fn lossy() -> Cell {
     Cell { title: format!("{}; each way loses 2 %", cell.title), ..cell }
 }
 
+/// Title of a cell without links.
+pub const LOOPBACK: &str = "both ends, the server and the load on one loopback, with TLS";
+
 /// A lab requires a link, which these entries do not use.
 fn loopback() -> Cell {
     let both = [BOND, Contender::Direct(0)];
     let mut entries = each(&[&both], [Task::Bulk(BULK_DURATION), Task::Rush(20_000)]);
     entries.extend(each(&[&[BOND]], [Task::Crowd(idle_streams())]));
     let cell = cell('j', "loopback", vec![LinkSpec::new("loopback")], entries);
-    let title = "both ends, the server and the load on one loopback, with TLS".to_owned();
     let setting = Setting { is_loopback: true, ..Setting::default() };
-    Cell { title, setting, hosts: Vec::new(), ..cell }
+    Cell { title: LOOPBACK.to_owned(), setting, hosts: Vec::new(), ..cell }
 }
 
 /// Number of idle streams: that of the target, limited by the file limit of this machine. Each

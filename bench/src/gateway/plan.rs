@@ -129,7 +129,10 @@ pub fn plan(with_before: bool) -> Vec<Cell> {
         let tasks = |tasks: &[Task]| each(both, tasks.iter().map(|task| Load::Usual(*task)));
         let files = [10_000, 100_000, 1_000_000].map(Task::file);
         cells.extend([
-            cell('e', "loopback", Vec::new(), 5, tasks(&[bulk, Task::Rush(20_000)])),
+            Cell {
+                title: usual_plan::LOOPBACK.to_owned(),
+                ..cell('e', "loopback", Vec::new(), 5, tasks(&[bulk, Task::Rush(20_000)]))
+            },
             cell('e', "files", paper_links(), 5, tasks(&files)),
             cell('e', "pages", paper_links(), 5, tasks(&[Task::Page(40)])),
             cell('e', "stalls", paper_links(), 5, tasks(&[Task::Stall(LinkState::Silent)])),
