@@ -266,7 +266,7 @@ impl Endpoint {
                 assert!(self.closed.insert(stream), "closed twice");
                 self.unconsumed.remove(&stream);
             }
-            Output::Suspect { carrier } | Output::ProtocolViolation { carrier, .. } => {
+            Output::Suspect { carrier, .. } | Output::ProtocolViolation { carrier, .. } => {
                 assert!(self.carrier_room.contains_key(&carrier));
             }
             _ => {}
