@@ -16,5 +16,6 @@ pub mod happy_eyeballs;
 pub mod mux;
 pub mod policy;
 pub mod ranges;
+pub mod relay;
 pub mod resolve;
 pub mod sched;
