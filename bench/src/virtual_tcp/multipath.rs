@@ -188,6 +188,7 @@ impl Path {
             rate: Rate::of(congestion_window, rtt),
             window_delay: Span::ZERO,
             drain_time: Span::ZERO,
+            second_hop: None,
         }
     }
 

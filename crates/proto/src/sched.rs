@@ -7,6 +7,7 @@
 mod buffer_aware;
 mod ecf;
 mod minrtt;
+mod pams;
 mod round_robin;
 mod single;
 mod stream_policy;
@@ -51,6 +52,19 @@ pub struct PathView {
     /// Time until all bytes in flight and unsent bytes have passed the bottleneck queue; zero if
     /// unknown.
     pub drain_time: Span,
+    /// The way from the device that relays the path to the receiver; `None` for a direct path.
+    pub second_hop: Option<SecondHop>,
+}
+
+/// The second connection of a path over another device, which has a buffer between the two.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SecondHop {
+    /// Rate at which the device passes bytes on; zero if unknown.
+    pub rate: Rate,
+    /// Delay of one way.
+    pub delay: Span,
+    /// Bytes that the device has received and that the receiver does not have.
+    pub backlog: Size,
 }
 
 /// Decision of a scheduler.
@@ -84,6 +98,8 @@ pub struct Schedulers {
     ecf: ecf::Ecf,
     buffer_aware: buffer_aware::BufferAware,
     redundant: Redundant,
+    min_pad: pams::MinPad,
+    published_pams: pams::Pams,
 }
 
 /// Sends copies on all paths.
@@ -110,7 +126,9 @@ impl Schedulers {
             SchedulerKind::Redundant => &mut self.redundant,
             SchedulerKind::Single => &mut self.single,
             SchedulerKind::Ecf => &mut self.ecf,
-            SchedulerKind::BufferAware => &mut self.buffer_aware,
+            SchedulerKind::BufferAware | SchedulerKind::Pams => &mut self.buffer_aware,
+            SchedulerKind::MinPad => &mut self.min_pad,
+            SchedulerKind::PublishedPams => &mut self.published_pams,
         };
         scheduler.choose(request, paths)
     }
@@ -119,14 +137,27 @@ impl Schedulers {
 impl PathView {
     /// Returns the time until a message that is sent now arrives: the longer of unsent bytes and
     /// closed window, plus half an RTT; or the drain time of the bottleneck queue if that is
-    /// longer.
+    /// longer. On a path over another device, the message also waits there until all bytes before it
+    /// have been passed on.
     pub fn delivery_time(&self) -> Span {
         let wait = match self.rate.is_zero() {
             true => Span::ZERO,
             false => self.rate.time_for(self.unsent),
         };
         let arrival = wait.max(self.window_delay) + Span::from_nanos(self.rtt.as_nanos() / 2);
-        arrival.max(self.drain_time)
+        let arrival = arrival.max(self.drain_time);
+        let Some(hop) = &self.second_hop else { return arrival };
+        let before = self.unsent + self.in_flight + hop.backlog;
+        let passed_on = if hop.rate.is_zero() { Span::ZERO } else { hop.rate.time_for(before) };
+        arrival.max(passed_on) + hop.delay
+    }
+
+    /// Returns the rate at which unsent bytes reach the receiver.
+    pub fn end_rate(&self) -> Rate {
+        match &self.second_hop {
+            Some(hop) if !hop.rate.is_zero() => self.rate.min(hop.rate),
+            _ => self.rate,
+        }
     }
 }
 

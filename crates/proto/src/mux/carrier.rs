@@ -228,6 +228,7 @@ impl Carrier {
             rate: info.rate,
             window_delay: Span::ZERO,
             drain_time: self.bottleneck.drain_time(info, info.bytes_in_flight() + unsent),
+            second_hop: None,
         }
     }
 

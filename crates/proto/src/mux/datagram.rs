@@ -541,7 +541,7 @@ fn faster_carrier(
     usable: &[(usize, PathView)],
     policy: &StreamPolicy,
 ) -> Option<usize> {
-    let moves = matches!(policy.scheduler, SchedulerKind::BufferAware | SchedulerKind::Ecf);
+    let moves = policy.scheduler.weighs_delays();
     if !flow.load.is_call() || !moves || policy.primary.is_some() {
         return None;
     }
@@ -575,7 +575,12 @@ fn choose_carrier(
         SchedulerKind::Redundant => {
             usable.iter().map(|(at, _)| *at).find(|at| carriers[*at].writable_bytes > 0)
         }
-        SchedulerKind::Single | SchedulerKind::Ecf | SchedulerKind::BufferAware => {
+        SchedulerKind::Single
+        | SchedulerKind::Ecf
+        | SchedulerKind::BufferAware
+        | SchedulerKind::MinPad
+        | SchedulerKind::PublishedPams
+        | SchedulerKind::Pams => {
             let primary = usable.iter().find(|(_, view)| Some(view.path) == policy.primary);
             let kept = usable.iter().find(|(at, _)| Some(carriers[*at].id) == flow.carrier);
             let first = || match policy.scheduler {

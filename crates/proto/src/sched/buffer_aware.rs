@@ -20,7 +20,7 @@ impl Scheduler for BufferAware {
         // Bytes that faster paths deliver before the message of this path arrives.
         let sooner = paths.iter().filter(|view| !view.is_writable).map(|view| {
             let lead = arrival.saturating_sub(view.delivery_time());
-            view.rate.size_in(lead).as_bytes()
+            view.end_rate().size_in(lead).as_bytes()
         });
         let sooner: u64 = sooner.sum();
         let (backlog, total) = (request.backlog.as_bytes(), request.total.as_bytes().max(1));

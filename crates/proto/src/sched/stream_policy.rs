@@ -28,6 +28,22 @@ pub enum SchedulerKind {
     /// Earliest expected delivery, including bytes in the kernel's send buffer.
     #[default]
     BufferAware,
+    /// The path with room and the smallest pipe-aware delay.
+    MinPad,
+    /// PAMS, as published.
+    PublishedPams,
+    /// PAMS, with bytes in flight: the same as `BufferAware`.
+    Pams,
+}
+
+impl SchedulerKind {
+    /// Whether it weighs the delays of all paths.
+    pub(crate) fn weighs_delays(self) -> bool {
+        match self {
+            Self::Ecf | Self::BufferAware | Self::MinPad | Self::PublishedPams | Self::Pams => true,
+            Self::MinRtt | Self::RoundRobin | Self::Redundant | Self::Single => false,
+        }
+    }
 }
 
 /// Treatment of the bytes of a stream or flow.
@@ -91,13 +107,16 @@ impl fmt::Debug for PathSet {
 }
 
 impl SchedulerKind {
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 9] = [
         Self::MinRtt,
         Self::RoundRobin,
         Self::Redundant,
         Self::Single,
         Self::Ecf,
         Self::BufferAware,
+        Self::MinPad,
+        Self::PublishedPams,
+        Self::Pams,
     ];
 
     /// Returns the name in configuration files and output; stable.
@@ -109,6 +128,9 @@ impl SchedulerKind {
             Self::Single => "single",
             Self::Ecf => "ecf",
             Self::BufferAware => "buffer-aware",
+            Self::MinPad => "minpad",
+            Self::PublishedPams => "pams-print",
+            Self::Pams => "pams",
         }
     }
 }
@@ -129,8 +151,8 @@ impl FromStr for SchedulerKind {
 /// Error for an unknown scheduler name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "there are the schedulers minrtt, round-robin, redundant, single, ecf and buffer-aware, and \
-     no other"
+    "there are the schedulers minrtt, round-robin, redundant, single, ecf, buffer-aware, minpad, \
+     pams-print and pams, and no other"
 )]
 pub struct UnknownScheduler;
 

@@ -2,7 +2,7 @@
 
 use manyways_unit::{Rate, Size, Span};
 
-use super::{Assignment, PathId, PathView, SchedulerKind, Schedulers, SendRequest};
+use super::{Assignment, PathId, PathView, SchedulerKind, Schedulers, SecondHop, SendRequest};
 
 /// A path with this rate, RTT and unsent bytes; its window is the bandwidth-delay product. It has
 /// room while less than `FULL_WINDOW` is unsent.
@@ -19,6 +19,7 @@ fn path(id: u8, kbps: u64, rtt: u64, unsent: u64) -> PathView {
         rate,
         window_delay: Span::ZERO,
         drain_time: Span::ZERO,
+        second_hop: None,
     }
 }
 
@@ -253,4 +254,71 @@ fn what_would_stand_in_a_queue_of_the_network_goes_where_it_arrives_sooner() {
     let shallow = PathView { drain_time: Span::from_millis(20), ..near };
     assert_eq!(shallow.delivery_time(), Span::from_millis(25), "the way takes longer");
     assert_eq!(choose(SchedulerKind::BufferAware, 1_000, &[shallow, far]), send(0));
+}
+
+/// Paths of MPBond's set-up: 8 Mbit/s direct, and 10 Mbit/s to a device that passes on 5.
+mod pams {
+    use super::*;
+
+    const MINE: [SchedulerKind; 3] =
+        [SchedulerKind::MinPad, SchedulerKind::PublishedPams, SchedulerKind::Pams];
+
+    fn lent(unsent: u64, backlog: u64) -> PathView {
+        let backlog = Size::from_bytes(backlog);
+        let hop = SecondHop { rate: Rate::from_kbps(5_000), delay: Span::from_millis(3), backlog };
+        PathView { second_hop: Some(hop), ..path(1, 10_000, 60, unsent) }
+    }
+
+    #[test]
+    fn the_backlog_of_the_device_counts() {
+        // 30 ms, and 33 ms with nothing at the device; 62,500 bytes there take 100 ms.
+        let direct = path(0, 8_000, 60, 0);
+        for kind in MINE {
+            let to = |other: PathView| choose(kind, 1_000_000, &[direct, other]);
+            assert_eq!(to(lent(0, 0)), send(0), "{kind}");
+            // 40,000 bytes unsent on the direct path take 40 ms.
+            let busy = PathView { is_writable: true, ..path(0, 8_000, 60, 40_000) };
+            let to = |other: PathView| choose(kind, 1_000_000, &[busy, other]);
+            assert_eq!(to(lent(0, 0)), send(1), "{kind}");
+            assert_eq!(to(lent(0, 62_500)), send(0), "{kind}");
+        }
+    }
+
+    #[test]
+    fn the_delay_is_that_of_the_slower_half() {
+        let view = |unsent, backlog, kbps| {
+            let mut view = lent(unsent, backlog);
+            view.second_hop =
+                view.second_hop.map(|hop| SecondHop { rate: Rate::from_kbps(kbps), ..hop });
+            view
+        };
+        let millis = |view: PathView| view.delivery_time().as_nanos() / 1_000_000;
+        // 12,500 bytes: 10 ms to the device, then 20 ms or 2 ms.
+        assert_eq!(millis(view(12_500, 0, 5_000)), 43);
+        assert_eq!(millis(view(12_500, 0, 50_000)), 43);
+        assert_eq!(millis(view(12_500, 50_000, 5_000)), 103);
+        // Bytes in flight are before it, too; what the device passes on meanwhile is not.
+        let mut flying = view(0, 25_000, 5_000);
+        flying.in_flight = Size::from_bytes(37_500);
+        assert_eq!(millis(flying), 103);
+        let unknown = view(0, 1_000_000, 0);
+        assert_eq!(millis(unknown), 33, "its rate is not known yet");
+        assert_eq!(unknown.end_rate(), Rate::from_mbps(10));
+        assert_eq!(lent(0, 0).end_rate(), Rate::from_mbps(5));
+    }
+
+    #[test]
+    fn a_small_rest_is_left_to_a_busy_path_that_delivers_it_sooner() {
+        // The device needs 73 ms more than the direct path, as published 103, which delivers 1,000
+        // bytes in each.
+        let paths = [path(0, 8_000, 60, FULL_WINDOW), lent(0, 72_500)];
+        for (kind, small, large) in [
+            (SchedulerKind::MinPad, send(1), send(1)),
+            (SchedulerKind::PublishedPams, Assignment::Wait, send(1)),
+            (SchedulerKind::Pams, Assignment::Wait, Assignment::Send { index: 1, ahead: 73_000 }),
+        ] {
+            assert_eq!(choose(kind, 70_000, &paths), small, "{kind}");
+            assert_eq!(choose(kind, 1_000_000, &paths), large, "{kind}");
+        }
+    }
 }

@@ -254,7 +254,7 @@ fn what_nobody_says_is_an_error_at_once() {
         (&long_payload, TooLong),
         (&[0x13, 8], InvalidField("reset code")),
         (&[0x02, 4], InvalidField("refusal")),
-        (&[0x10, 0, 0, 6, 0, 0], InvalidField("scheduler")),
+        (&[0x10, 0, 0, 9, 0, 0], InvalidField("scheduler")),
         (&[0x10, 0, 0, 0, 32, 0], InvalidField("primary path")),
         (&[0x10, 0, 0, 0, 255, 1, 3, 0, 5, 0, 80], InvalidField("kind of address")),
         (&[0x02, 0, 3, b'a', 0x1b, b'c'], InvalidField("text")),

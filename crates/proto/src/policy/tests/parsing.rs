@@ -123,7 +123,7 @@ ues = {}
     let got: Vec<(usize, &str)> =
         errors.iter().map(|error| (error.line, error.message.as_str())).collect();
     let schedulers = "scheduler: there are the schedulers minrtt, round-robin, redundant, single, \
-                      ecf and buffer-aware, and no other";
+                      ecf, buffer-aware, minpad, pams-print and pams, and no other";
     let expected = [
         (2, "`from-day` belongs to a data plan"),
         (4, schedulers),
@@ -153,8 +153,8 @@ fn every_error_points_at_its_line_and_says_what_to_do() {
     refused(
         &rule("use = { scheduler = 'minrt' }"),
         3,
-        "scheduler: there are the schedulers minrtt, round-robin, redundant, single, ecf and \
-         buffer-aware, and no other",
+        "scheduler: there are the schedulers minrtt, round-robin, redundant, single, ecf, \
+         buffer-aware, minpad, pams-print and pams, and no other",
         "did you mean `minrtt`?",
     );
     refused(
