@@ -126,7 +126,7 @@ impl CellRunner<'_> {
         for (node, socket) in found {
             match socket.mptcp {
                 // Both endpoints of a subflow are found; one of them is on the device.
-                true if node == Node::Device => seen.subflows.push(socket.congestion_control),
+                true if node == Node::Device(0) => seen.subflows.push(socket.congestion_control),
                 true => {}
                 false => seen.plain.push(socket.congestion_control),
             }
@@ -179,7 +179,7 @@ impl CellRunner<'_> {
         self.testbed.restart_client(&self.launcher.lab, entry.contender)?;
         self.launcher.drain()?;
         let start = self.launcher.delivered()?;
-        let mut child = self.launcher.lab.spawn(Node::Device, self.load(entry))?;
+        let mut child = self.launcher.lab.spawn(Node::Device(0), self.load(entry))?;
         sleep((INTERRUPTION_TIME - BUSY_INTERVAL).into());
         let before = self.launcher.delivered()?;
         sleep(BUSY_INTERVAL.into());
@@ -228,7 +228,7 @@ impl CellRunner<'_> {
         let mut running = Vec::new();
         for (what, program, entry, port) in &apps {
             let command = self.load_by(program, entry, *port);
-            running.push((what, entry.task, self.launcher.lab.spawn(Node::Device, command)?));
+            running.push((what, entry.task, self.launcher.lab.spawn(Node::Device(0), command)?));
         }
         let mut all = Ok(Measurement::default());
         for (what, task, child) in &mut running {
@@ -292,7 +292,7 @@ impl CellRunner<'_> {
 
     /// The counters of the client, and of the gateway over all sessions.
     fn totals(&self) -> Result<[Totals; 2], DriveError> {
-        let client: Status = self.query_status(Node::Device, &[])?;
+        let client: Status = self.query_status(Node::Device(0), &[])?;
         let gateway: GatewayStatus = self.query_status(Node::Host(0), &["--gateway"])?;
         let sessions = gateway.sessions.into_iter().map(|session| session.totals);
         Ok([client.totals, sessions.reduce(Add::add).unwrap_or_default()])

@@ -167,7 +167,7 @@ impl Testbed {
             let from = address::device(*link)[0];
             command.arg("--socks").arg(format!("{port},{kind},{from}{to}"));
         }
-        let child = Killed(lab.spawn(Node::Device, command)?);
+        let child = Killed(lab.spawn(Node::Device(0), command)?);
         for (port, contender) in (FIRST_SOCKS_PORT..).zip(&self.socks_contenders) {
             if !contender.is_bond() {
                 wait_listening(lab, port)?;
@@ -206,7 +206,7 @@ impl Testbed {
                 command.arg("--policy").arg(policy);
             }
         }
-        self.clients.push((contender, Killed(lab.spawn(Node::Device, command)?)));
+        self.clients.push((contender, Killed(lab.spawn(Node::Device(0), command)?)));
         let up = lab.links().iter().map(|link| format!("{} is up", link.name));
         for words in up {
             wait_until("a client of the bond", || log_contains(&log, &words)).map_err(|error| {
@@ -291,7 +291,7 @@ fn log_contains(log: &Path, words: &str) -> io::Result<bool> {
 fn wait_listening(lab: &Lab, port: u16) -> Result<(), DriveError> {
     let at = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     wait_until("a proxy on the device", || {
-        lab.namespace(Node::Device).run(|| Ok(TcpStream::connect(at).is_ok()))
+        lab.namespace(Node::Device(0)).run(|| Ok(TcpStream::connect(at).is_ok()))
     })
 }
 

@@ -291,8 +291,8 @@ impl Runner<'_> {
         command.args(["--name", NAMES[index]]).args(more);
         let log = File::create(self.log(index)).map_err(system("write a log"))?;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        let child = Killed(self.launcher.lab.spawn(Node::Device, command)?);
-        self.wait_listening(Node::Device, SOCKS_PORTS[index])?;
+        let child = Killed(self.launcher.lab.spawn(Node::Device(0), command)?);
+        self.wait_listening(Node::Device(0), SOCKS_PORTS[index])?;
         Ok(child)
     }
 
@@ -326,7 +326,7 @@ impl Runner<'_> {
         };
         command.args(words.split_whitespace());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Ok(self.launcher.lab.spawn(Node::Device, command)?)
+        Ok(self.launcher.lab.spawn(Node::Device(0), command)?)
     }
 
     /// The result of a load generator, or the reason of its failure.

@@ -45,7 +45,7 @@ impl Route {
             let namespace = lab.namespace(node).try_clone();
             namespace.map(Namespace::from).map_err(system("open a namespace"))
         };
-        let (device, server) = (share(Node::Device)?, share(Node::Host(0))?);
+        let (device, server) = (share(Node::Device(0))?, share(Node::Host(0))?);
         forward(&device);
         forward(&server);
         Ok((1..=ROUTERS).map(|place| Self::new(place, &device, &server)).collect())

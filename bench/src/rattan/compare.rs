@@ -334,7 +334,7 @@ impl<'a> Endpoints<'a> {
     fn of_lab(lab: &'a Lab) -> Self {
         Self {
             sender: lab.namespace(Node::Host(0)),
-            receiver: lab.namespace(Node::Device),
+            receiver: lab.namespace(Node::Device(0)),
             address: device(0),
         }
     }

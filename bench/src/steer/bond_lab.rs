@@ -99,7 +99,7 @@ impl<'a> BondLab<'a> {
         let mut command = client(&programs.manyways, &folder, (&gateway, &server_key), SOCKS_PORT);
         command.arg("--policy").arg(folder.join("policy.toml"));
         let log = folder.join("client.log");
-        let child = lab.spawn(Node::Device, into_log(command, &log)?)?;
+        let child = lab.spawn(Node::Device(0), into_log(command, &log)?)?;
         let client = Killed(child);
         for link in links {
             let words = format!("{} is up", link.name);
@@ -122,7 +122,7 @@ impl<'a> BondLab<'a> {
         command.arg(self.file("client.key")).arg("--events").arg(self.file(events));
         command.args(options).env("XDG_STATE_HOME", self.file("state"));
         let command = into_log(command, &self.file("steer.log"))?;
-        Ok(self.launcher.lab.spawn(Node::Device, command)?)
+        Ok(self.launcher.lab.spawn(Node::Device(0), command)?)
     }
 
     /// Ends a `steer run`, which undoes its changes.
@@ -171,7 +171,7 @@ impl<'a> BondLab<'a> {
         let millis = |span: Span| format!("{}ms", span.as_nanos() / 1_000_000);
         command.args(["download", "--wait", &millis(wait), "--length", &millis(length)]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Ok(self.launcher.lab.spawn(Node::Device, command)?)
+        Ok(self.launcher.lab.spawn(Node::Device(0), command)?)
     }
 
     /// Waits for the result of a download of this length; the reason why it failed otherwise.
@@ -193,12 +193,12 @@ impl<'a> BondLab<'a> {
     /// MPTCP subflows on the device.
     pub fn subflows(&self) -> Result<usize, DriveError> {
         let mut subflows = 0;
-        for node in [Node::Device, Node::Host(0)] {
+        for node in [Node::Device(0), Node::Host(0)] {
             let found = sockets(&self.launcher.lab, &self.programs.ss, node)?;
             if let Some(other) = found.iter().find(|one| one.congestion_control != DEFAULT_CC) {
                 return Err(DriveError::Control(other.congestion_control.clone()));
             }
-            if node == Node::Device {
+            if node == Node::Device(0) {
                 subflows = found.iter().filter(|one| one.mptcp).count();
             }
         }
@@ -214,7 +214,7 @@ impl<'a> BondLab<'a> {
             let mut command = Command::new("ip");
             command.args(arguments).stdin(Stdio::null());
             command.stdout(Stdio::piped()).stderr(Stdio::piped());
-            let mut child = self.launcher.lab.spawn(Node::Device, command)?;
+            let mut child = self.launcher.lab.spawn(Node::Device(0), command)?;
             let has_ended = self.launcher.has_ended(&mut child, END_TIMEOUT)?;
             let (success, _, stderr) = output(&mut child, has_ended)?;
             if success != Some(true) {

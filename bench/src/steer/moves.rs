@@ -124,7 +124,7 @@ fn new_flows(lab: &BondLab<'_>) -> Result<Vec<f64>, DriveError> {
 
 /// Moves a download from path to path.
 fn moves(lab: &BondLab<'_>, delays: [u64; 2], all: &mut Vec<Move>) -> Result<(), DriveError> {
-    let namespace = lab.launcher.lab.namespace(Node::Device);
+    let namespace = lab.launcher.lab.namespace(Node::Device(0));
     let listed = namespace
         .run(|| interface::devices().map_err(std::io::Error::other))
         .map_err(system("list the interfaces of a lab"))?;

@@ -13,7 +13,7 @@ use clap::Subcommand;
 use manyways_lab::control::{SOCKET, WaitingStatus};
 use manyways_lab::registry::{Record, Registry};
 use manyways_lab::warning::LinkWarning;
-use manyways_lab::{Lab, LabError, SERVER_START_TIMEOUT};
+use manyways_lab::{Lab, LabError, Node, SERVER_START_TIMEOUT};
 use manyways_sys::signal::{Foreground, Termination, send};
 use manyways_sys::wait::{Outcome, wait};
 use manyways_trace::link_text::LinkError;
@@ -95,8 +95,8 @@ fn waiting_text(change: &WaitingStatus) -> String {
 }
 
 /// Starts a command on a far host, and warns if it does not listen on a port.
-fn serve(lab: &mut Lab, host: usize, command: &str) -> Result<()> {
-    if !lab.serve(host, command).map_err(lab_failure)? {
+fn serve(lab: &mut Lab, node: Node, command: &str) -> Result<()> {
+    if !lab.serve_on(node, command).map_err(lab_failure)? {
         eprintln!(
             "manyways: the far command `{command}` listens on no port after {SERVER_START_TIMEOUT}; the lab \
              continues without waiting for it"

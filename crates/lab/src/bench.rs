@@ -274,7 +274,7 @@ fn measure_rates(
     let links =
         rates.iter().enumerate().map(|(i, rate)| link(i, CapacitySpec::Constant(*rate))).collect();
     let lab = lab(registry, links, false)?;
-    let (far, near) = (lab.namespace(Node::Host(0)), lab.namespace(Node::Device));
+    let (far, near) = (lab.namespace(Node::Host(0)), lab.namespace(Node::Device(0)));
     let length = WARM_UP + config.duration;
     let clock = Clock::start();
     let before = lab.relay().snapshot().map_err(system)?;
@@ -352,7 +352,7 @@ fn compare_with_trace(registry: &Registry) -> Result<TraceFigure, LabError> {
         duration: Span::from_secs(10),
     };
     let restarted = lab.relay().restart(Span::ZERO, Vec::new()).map_err(system)?;
-    let (far, near) = (lab.namespace(Node::Host(0)), lab.namespace(Node::Device));
+    let (far, near) = (lab.namespace(Node::Host(0)), lab.namespace(Node::Device(0)));
     let clock = lab.relay().clock();
     let (trips, _) = udp(far, near, device(0), pattern, clock).map_err(system)?;
     let mut seconds = 0;
@@ -428,7 +428,7 @@ impl DelaySamples {
 /// Runs one measurement of the delay.
 fn measure_delay(registry: &Registry, bare: bool) -> Result<(Vec<DatagramTimes>, u64), LabError> {
     let lab = lab(registry, vec![link(0, CapacitySpec::Constant(DELAY_LINK_RATE))], bare)?;
-    let (far, near) = (lab.namespace(Node::Host(0)), lab.namespace(Node::Device));
+    let (far, near) = (lab.namespace(Node::Host(0)), lab.namespace(Node::Device(0)));
     udp(far, near, device(0), DELAY_PATTERN, Clock::start()).map_err(system)
 }
 
@@ -436,7 +436,7 @@ fn measure_delay(registry: &Registry, bare: bool) -> Result<(Vec<DatagramTimes>,
 /// armed would not show in a new lab.
 fn measure_idle_cpu(registry: &Registry) -> Result<f64, LabError> {
     let lab = lab(registry, vec![link(0, CapacitySpec::Constant(Rate::from_mbps(100)))], false)?;
-    let (far, near) = (lab.namespace(Node::Host(0)), lab.namespace(Node::Device));
+    let (far, near) = (lab.namespace(Node::Host(0)), lab.namespace(Node::Device(0)));
     ping(far, near, device(0), 10).map_err(system)?;
     let clock = Clock::start();
     let before = process_cpu().map_err(system)?;

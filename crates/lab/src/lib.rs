@@ -39,12 +39,15 @@ use manyways_link::schedule::Threshold;
 use manyways_sys::clock::Clock;
 use manyways_sys::netns::NetNs;
 use manyways_sys::sandbox::{Sandbox, View, spawn_in};
+use manyways_sys::tun::Tun;
 use manyways_sys::wait::{Outcome, wait};
 use manyways_trace::scenario::{
-    Change, Condition, DelaySpec, DirectionSpec, Event, HostSpec, LinkSpec, Middlebox,
+    self, Change, Condition, DEFAULT_DEVICE, DelaySpec, DeviceSpec, DirectionSpec, Event, HostSpec,
+    LinkSpec, Middlebox,
 };
 use manyways_unit::{Span, Time};
 
+use self::network::LinkEnd;
 use self::pcap::PcapWriter;
 use self::radio::{Radio, RadioError};
 use self::registry::{Entry, Record, Registry};
@@ -74,6 +77,8 @@ pub struct LabSpec {
     pub numbered: bool,
     /// The links, at least one and at most [`address::MAX_LINKS`].
     pub links: Vec<LinkSpec>,
+    /// The declared devices; if empty, those that the links name.
+    pub devices: Vec<DeviceSpec>,
     /// The remote hosts; if empty, one host `origin`.
     pub hosts: Vec<HostSpec>,
     /// TCP congestion control of every namespace.
@@ -98,6 +103,7 @@ impl LabSpec {
             name,
             numbered: false,
             links,
+            devices: Vec::new(),
             hosts: Vec::new(),
             cc: DEFAULT_CC.to_owned(),
             seed: 1,
@@ -196,8 +202,8 @@ fn system(doing: &'static str) -> impl Fn(io::Error) -> LabError {
 /// The side on which a command runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Node {
-    /// The device, which has the links as its interfaces.
-    Device,
+    /// A device, by its index; it has links as its interfaces.
+    Device(usize),
     /// A remote host, by its index.
     Host(usize),
 }
@@ -210,11 +216,16 @@ pub struct Lab {
     resolvers: Vec<Resolver>,
     relay: Arc<Relay>,
     signals: Publisher,
-    device: NetNs,
+    devices: Vec<Device>,
     hosts: Vec<Host>,
     links: Vec<LinkSpec>,
     internet_v6: Option<bool>,
     entry: Entry,
+}
+
+struct Device {
+    spec: DeviceSpec,
+    ns: NetNs,
 }
 
 struct Host {
@@ -226,6 +237,7 @@ impl Lab {
     /// Builds a lab. Call before the process starts other threads.
     pub fn start(registry: &Registry, spec: LabSpec) -> Result<Self, LabError> {
         let hosts = validated_hosts(&spec)?;
+        let device_specs = validated_devices(&spec)?;
         let radios: Vec<Option<Radio>> = spec
             .links
             .iter()
@@ -247,19 +259,37 @@ impl Lab {
         entry.allow_cc(&spec.cc).map_err(cc_error)?;
         let sandbox = Sandbox::start().map_err(not_permitted)?;
 
-        let (device, tuns) = network::device_side(&spec.links, &spec.cc)
-            .map_err(system("set up the device's network"))?;
-        let mut far = Vec::with_capacity(hosts.len());
+        let mut near: Vec<Option<Tun>> = spec.links.iter().map(|_| None).collect();
         let mut ends: Vec<Vec<HostEnd>> = spec.links.iter().map(|_| Vec::new()).collect();
-        for (index, host) in hosts.into_iter().enumerate() {
-            let (ns, tuns) = network::host_side(index, &spec.links, &spec.cc)
+        let mut devices = Vec::with_capacity(device_specs.len());
+        for (number, device) in device_specs.into_iter().enumerate() {
+            let own = links_of(&device.name, number == 0, &spec.links);
+            let (ns, tuns) = network::device_side(&own, &spec.cc)
+                .map_err(system("set up a device's network"))?;
+            for (tun, LinkEnd { index, is_peer, .. }) in tuns.into_iter().zip(own) {
+                if is_peer {
+                    let addresses = address::gateway(index).to_vec();
+                    ends[index].push(HostEnd { tun, extra_delay: Span::ZERO, addresses });
+                } else {
+                    near[index] = Some(tun);
+                }
+            }
+            devices.push(Device { spec: device, ns });
+        }
+        let leading_out: Vec<LinkEnd<'_>> = (spec.links.iter().enumerate())
+            .filter(|(_, link)| link.peer.is_none())
+            .map(|(index, spec)| LinkEnd { index, spec, is_peer: false })
+            .collect();
+        let mut far = Vec::with_capacity(hosts.len());
+        for (number, host) in hosts.into_iter().enumerate() {
+            let (ns, tuns) = network::host_side(number, &leading_out, &spec.cc)
                 .map_err(system("set up a remote host's network"))?;
-            for ((tun, link), ends) in tuns.into_iter().zip(&spec.links).zip(&mut ends) {
-                let extra = host.extra_delay.iter().find(|(name, _)| *name == link.name);
-                ends.push(HostEnd {
+            for (tun, link) in tuns.into_iter().zip(&leading_out) {
+                let extra = host.extra_delay.iter().find(|(name, _)| *name == link.spec.name);
+                ends[link.index].push(HostEnd {
                     tun,
                     extra_delay: extra.map(|(_, delay)| *delay).unwrap_or_default(),
-                    addresses: address::host(index).to_vec(),
+                    addresses: address::host(number).to_vec(),
                 });
             }
             far.push(Host { spec: host, ns });
@@ -276,7 +306,7 @@ impl Lab {
 
         let mut resolvers = Vec::new();
         let upstream = if spec.internet { resolver::host_upstream() } else { None };
-        for index in 0..spec.links.len() {
+        for LinkEnd { index, .. } in leading_out.iter().copied() {
             let zone = zone(index, &spec.links, &far);
             for own in address::gateway(index) {
                 let (udp, tcp) = far[0]
@@ -291,15 +321,13 @@ impl Lab {
         }
 
         let mut relayed = Vec::with_capacity(spec.links.len());
-        let links = spec.links.iter().zip(tuns).enumerate();
+        let links = spec.links.iter().zip(near).enumerate();
         for (((index, (link, device)), hosts), radio) in links.zip(ends).zip(radios) {
-            let pcap = match &spec.pcap {
-                Some(folder) => Some(
-                    PcapWriter::create(&folder.join(format!("{}.pcapng", link.name)), &link.name)
-                        .map_err(system("write the capture"))?,
-                ),
-                None => None,
-            };
+            // Every link belongs to one of the devices.
+            let Some(device) = device else { continue };
+            let capture = |folder: &PathBuf| capture_of(folder, link, &devices);
+            let pcap = spec.pcap.as_ref().map(capture).transpose();
+            let pcap = pcap.map_err(system("write the capture"))?;
             let middlebox = link.middlebox.map(|middlebox| match middlebox {
                 Middlebox::Nat { idle } => middlebox::Middlebox::nat(address::nat(index), idle),
                 Middlebox::StripMptcp => middlebox::Middlebox::strip_mptcp(),
@@ -315,13 +343,15 @@ impl Lab {
         // No command may start before the signals are there.
         signals.sender().flush().map_err(system("publish the signals of the links"))?;
 
-        write_views(&entry.folder(), &spec.links, &far).map_err(system("write the lab's files"))?;
+        write_views(&entry.folder(), &spec.links, &devices, &far)
+            .map_err(system("write the lab's files"))?;
         entry
             .update(|record| {
                 record.init = sandbox.init_pid();
-                record.device_fd = device_fd(&device);
+                record.devices =
+                    devices.iter().map(|d| (d.spec.name.clone(), namespace_fd(&d.ns))).collect();
                 record.hosts =
-                    far.iter().map(|h| (h.spec.name.clone(), device_fd(&h.ns))).collect();
+                    far.iter().map(|h| (h.spec.name.clone(), namespace_fd(&h.ns))).collect();
                 record.links = spec.links.iter().map(|link| link.name.clone()).collect();
             })
             .map_err(system("record the lab"))?;
@@ -331,7 +361,7 @@ impl Lab {
             resolvers,
             relay: Arc::new(relay),
             signals,
-            device,
+            devices,
             hosts: far,
             links: spec.links,
             internet_v6,
@@ -380,7 +410,7 @@ impl Lab {
     /// Returns the namespace of a side, for the caller's sockets.
     pub fn namespace(&self, node: Node) -> &NetNs {
         match node {
-            Node::Device => &self.device,
+            Node::Device(device) => &self.devices[device].ns,
             Node::Host(host) => &self.hosts[host].ns,
         }
     }
@@ -396,27 +426,35 @@ impl Lab {
     pub fn spawn(&self, node: Node, mut command: Command) -> Result<Child, LabError> {
         let folder = self.folder();
         self.entry.record().set_environment(&mut command, &folder);
-        let view = view(&folder, node == Node::Device).map_err(system("set up the lab's files"))?;
+        let device = match node {
+            Node::Device(device) => Some(self.devices[device].spec.name.as_str()),
+            Node::Host(_) => None,
+        };
+        let view = view(&folder, device).map_err(system("set up the lab's files"))?;
         self.sandbox
             .spawn(command, self.namespace(node), view)
             .map_err(system("run the command in the lab"))
     }
 
-    /// Starts a server command through the shell on a remote host and waits until it listens on TCP
-    /// or UDP. A command that exits successfully has started a server in the background. Returns
-    /// false if no socket listens after [`SERVER_START_TIMEOUT`]: the command may not be a server.
+    /// Starts a server command on a remote host; see [`Lab::serve_on`].
     pub fn serve(&mut self, host: usize, text: &str) -> Result<bool, LabError> {
-        let before = self.listener_count(host)?;
+        self.serve_on(Node::Host(host), text)
+    }
+
+    /// Starts a server command through the shell on one side and waits until it listens on TCP or UDP. A command that exits successfully has started a server in the background. Returns
+    /// false if no socket listens after [`SERVER_START_TIMEOUT`]: the command may not be a server.
+    pub fn serve_on(&mut self, node: Node, text: &str) -> Result<bool, LabError> {
+        let before = self.listener_count(node)?;
         let mut command = Command::new("/bin/sh");
         command.args(["-c", text]).stdin(Stdio::null());
-        let mut child = self.spawn(Node::Host(host), command)?;
+        let mut child = self.spawn(node, command)?;
         let clock = Clock::start();
         let [mut pause, longest] = CHECK_INTERVALS;
         let mut has_ended = false;
         // The kernel does not notify about new listeners, and each check costs a thread and four
         // files.
         let listens = loop {
-            if self.listener_count(host)? > before {
+            if self.listener_count(node)? > before {
                 break true;
             }
             if clock.now().since(Time::ZERO) > SERVER_START_TIMEOUT {
@@ -438,18 +476,30 @@ impl Lab {
         Ok(listens)
     }
 
-    /// Returns the index of a remote host.
-    pub fn host(&self, name: &str) -> Option<usize> {
-        self.hosts.iter().position(|host| host.spec.name == name)
+    /// Returns the remote host or else the device with this name.
+    pub fn node(&self, name: &str) -> Option<Node> {
+        let host = self.hosts.iter().position(|host| host.spec.name == name);
+        host.map(Node::Host).or_else(|| self.device(name).map(Node::Device))
     }
 
-    /// Returns the specified server commands with the index of their host.
-    pub fn specified_servers(&self) -> Vec<(usize, String)> {
-        self.hosts
-            .iter()
-            .enumerate()
-            .flat_map(|(index, host)| host.spec.serve.iter().map(move |c| (index, c.clone())))
-            .collect()
+    /// Returns the index of a device.
+    pub fn device(&self, name: &str) -> Option<usize> {
+        self.devices.iter().position(|device| device.spec.name == name)
+    }
+
+    /// Returns the names of the devices.
+    pub fn device_names(&self) -> Vec<&str> {
+        self.devices.iter().map(|device| device.spec.name.as_str()).collect()
+    }
+
+    /// Returns the specified server commands and where they run: first those of the remote hosts.
+    pub fn specified_servers(&self) -> Vec<(Node, String)> {
+        let of_hosts = self.hosts.iter().enumerate();
+        let of_hosts = of_hosts.map(|(index, host)| (Node::Host(index), &host.spec.serve));
+        let of_devices = self.devices.iter().enumerate();
+        let of_devices = of_devices.map(|(index, one)| (Node::Device(index), &one.spec.serve));
+        let commands = of_hosts.chain(of_devices);
+        commands.flat_map(|(node, all)| all.iter().map(move |text| (node, text.clone()))).collect()
     }
 
     /// Changes a running link.
@@ -477,9 +527,8 @@ impl Lab {
         Ok(start)
     }
 
-    fn listener_count(&self, host: usize) -> Result<usize, LabError> {
-        self.hosts[host]
-            .ns
+    fn listener_count(&self, node: Node) -> Result<usize, LabError> {
+        self.namespace(node)
             .run(|| {
                 // States of a listening TCP socket and of a UDP socket without a peer.
                 let tables = [("tcp", "0A"), ("tcp6", "0A"), ("udp", "07"), ("udp6", "07")];
@@ -490,7 +539,7 @@ impl Lab {
                 };
                 tables.into_iter().map(waiting).sum()
             })
-            .map_err(system("read the remote host's sockets"))
+            .map_err(system("read the sockets of a server"))
     }
 }
 
@@ -508,18 +557,18 @@ impl Drop for Lab {
 }
 
 /// Starts a command in a lab that another process runs: `record` is the lab's record, `folder` its
-/// folder, and `fd` the descriptor of the namespace of `node` in that process.
+/// folder, and `fd` the descriptor of the namespace of `device`, or of a remote host, in that process.
 ///
 /// Call while the process has a single thread.
 pub fn enter(
     record: &Record,
     folder: &Path,
-    node: Node,
+    device: Option<&str>,
     fd: i32,
     mut command: Command,
 ) -> io::Result<Child> {
     record.set_environment(&mut command, folder);
-    let view = view(folder, node == Node::Device)?;
+    let view = view(folder, device)?;
     let (Some(owner), Some(init)) = (record.process(), record.sandbox()) else {
         return Err(io::Error::new(
             io::ErrorKind::NotFound,
@@ -529,21 +578,72 @@ pub fn enter(
     spawn_in(owner, init, fd, command, view)
 }
 
-/// Returns the files that a command in the lab sees instead of the host's.
-fn view(folder: &Path, device: bool) -> io::Result<View> {
-    let hosts = folder.join(if device { "hosts" } else { "hosts-far" });
+/// Returns the files that a command on a device, or on a remote host, sees instead of those of this
+/// machine.
+fn view(folder: &Path, device: Option<&str>) -> io::Result<View> {
+    let hosts = folder.join(if device.is_some() { "hosts" } else { "hosts-far" });
     let mut view = View::default()
         .bind(&hosts, Path::new("/etc/hosts"))?
         .bind(&folder.join("nsswitch.conf"), Path::new("/etc/nsswitch.conf"))?;
-    if device {
-        view = view.bind(&folder.join("resolv.conf"), Path::new("/etc/resolv.conf"))?;
+    if let Some(device) = device {
+        view = view.bind(&folder.join(resolv_conf(device)), Path::new("/etc/resolv.conf"))?;
     }
     Ok(view)
 }
 
-/// Writes these files. The device resolves every name through its gateways, which may return
-/// different addresses. The remote hosts have no resolver and use their hosts file.
-fn write_views(folder: &Path, links: &[LinkSpec], hosts: &[Host]) -> io::Result<()> {
+/// Returns the name of a device's `resolv.conf` in the folder of the lab.
+fn resolv_conf(device: &str) -> String {
+    match device {
+        DEFAULT_DEVICE => "resolv.conf".to_owned(),
+        _ => format!("resolv.conf-{device}"),
+    }
+}
+
+/// Creates the capture file of a link. If there are several devices, it is in a folder of the device;
+/// a link between two devices is in the folders of both.
+fn capture_of(folder: &Path, link: &LinkSpec, devices: &[Device]) -> io::Result<PcapWriter> {
+    let name = format!("{}.pcapng", link.name);
+    let of = |device: &Option<String>| match (devices, device) {
+        ([_], _) => folder.to_owned(),
+        ([first, ..], None) => folder.join(&first.spec.name),
+        (_, device) => folder.join(device.as_deref().unwrap_or_default()),
+    };
+    let own = of(&link.device);
+    fs::create_dir_all(&own)?;
+    let writer = PcapWriter::create(&own.join(&name), &link.name)?;
+    if link.peer.is_some() {
+        let other = of(&link.peer);
+        fs::create_dir_all(&other)?;
+        let other = other.join(&name);
+        match fs::remove_file(&other) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => fs::hard_link(own.join(&name), other)?,
+        }
+    }
+    Ok(writer)
+}
+
+/// Returns the links of a device.
+fn links_of<'a>(device: &str, is_first: bool, links: &'a [LinkSpec]) -> Vec<LinkEnd<'a>> {
+    let is_own = |link: &LinkSpec| match &link.device {
+        Some(name) => name == device,
+        None => is_first,
+    };
+    let ends = links.iter().enumerate().filter_map(|(index, spec)| {
+        let is_peer = spec.peer.as_deref() == Some(device);
+        (is_peer || is_own(spec)).then_some(LinkEnd { index, spec, is_peer })
+    });
+    ends.collect()
+}
+
+/// Writes these files. A device resolves every name through its gateways, which may return different
+/// addresses. The remote hosts have no resolver and use their hosts file.
+fn write_views(
+    folder: &Path,
+    links: &[LinkSpec],
+    devices: &[Device],
+    hosts: &[Host],
+) -> io::Result<()> {
     let own = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let mut text = format!("127.0.0.1 localhost {}\n::1 localhost\n", own.trim());
     fs::write(folder.join("hosts"), &text)?;
@@ -553,12 +653,18 @@ fn write_views(folder: &Path, links: &[LinkSpec], hosts: &[Host]) -> io::Result<
         }
     }
     fs::write(folder.join("hosts-far"), text)?;
-    let timeout = links.iter().take(NAME_SERVERS).map(|link| lookup_timeout(link, &hosts[0].spec));
-    let mut text = format!("options timeout:{} attempts:3\n", timeout.max().unwrap_or(1));
-    for index in 0..links.len().min(NAME_SERVERS) {
-        text.push_str(&format!("nameserver {}\n", address::gateway(index)[0]));
+    for (number, device) in devices.iter().enumerate() {
+        let name = &device.spec.name;
+        let own = links_of(name, number == 0, links).into_iter();
+        let own: Vec<LinkEnd<'_>> =
+            own.filter(|link| link.spec.peer.is_none()).take(NAME_SERVERS).collect();
+        let timeout = own.iter().map(|link| lookup_timeout(link.spec, &hosts[0].spec));
+        let mut text = format!("options timeout:{} attempts:3\n", timeout.max().unwrap_or(1));
+        for link in own {
+            text.push_str(&format!("nameserver {}\n", address::gateway(link.index)[0]));
+        }
+        fs::write(folder.join(resolv_conf(name)), text)?;
     }
-    fs::write(folder.join("resolv.conf"), text)?;
     // Otherwise the host's resolver daemon would be queried first and answer for the host's
     // network.
     fs::write(
@@ -635,6 +741,24 @@ fn validated_hosts(spec: &LabSpec) -> Result<Vec<HostSpec>, LabError> {
     Ok(spec.hosts.clone())
 }
 
+fn validated_devices(spec: &LabSpec) -> Result<Vec<DeviceSpec>, LabError> {
+    let devices = scenario::devices(&spec.devices, &spec.links);
+    for link in &spec.links {
+        for name in link.device.iter().chain(&link.peer) {
+            if !devices.iter().any(|device| device.name == *name) {
+                return Err(LabError::Spec(format!("there is no device `{name}`")));
+            }
+        }
+    }
+    let has_own = |(number, device): (usize, &DeviceSpec)| {
+        !links_of(&device.name, number == 0, &spec.links).is_empty()
+    };
+    match devices.iter().enumerate().find(|device| !has_own(*device)) {
+        Some((_, device)) => Err(LabError::Spec(format!("device `{}` has no link", device.name))),
+        None => Ok(devices),
+    }
+}
+
 fn not_permitted(error: io::Error) -> LabError {
     match error.kind() {
         io::ErrorKind::PermissionDenied => LabError::NotPermitted(error),
@@ -642,7 +766,7 @@ fn not_permitted(error: io::Error) -> LabError {
     }
 }
 
-fn device_fd(ns: &NetNs) -> i32 {
+fn namespace_fd(ns: &NetNs) -> i32 {
     use std::os::fd::AsFd;
     ns.as_fd().as_raw_fd()
 }

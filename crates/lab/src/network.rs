@@ -25,8 +25,17 @@ const FIRST_TABLE: usize = 101;
 /// Metric of the first link's default route in the main table.
 const FIRST_METRIC: usize = 100;
 
-/// Creates the device's namespace with one TUN per link.
-pub fn device_side(links: &[LinkSpec], cc: &str) -> io::Result<(NetNs, Vec<Tun>)> {
+/// A link of a namespace, with its number in the lab.
+#[derive(Clone, Copy)]
+pub struct LinkEnd<'a> {
+    pub index: usize,
+    pub spec: &'a LinkSpec,
+    /// Whether this is the other end of a link between devices.
+    pub is_peer: bool,
+}
+
+/// Creates a device's namespace with one TUN per link.
+pub fn device_side(links: &[LinkEnd<'_>], cc: &str) -> io::Result<(NetNs, Vec<Tun>)> {
     let (ns, tuns) = namespace_with(links, cc)?;
     ns.run(|| {
         // Strict reverse-path filtering would drop the answers to sockets bound to a link that is
@@ -39,28 +48,36 @@ pub fn device_side(links: &[LinkSpec], cc: &str) -> io::Result<(NetNs, Vec<Tun>)
             sysctl(&format!("net/{family}/conf/all/ignore_routes_with_linkdown"), "1")?;
         }
         let mut batch = Batch::new("link set lo up\n");
-        for (index, link) in links.iter().enumerate() {
+        for (number, LinkEnd { index, spec: link, is_peer }) in links.iter().copied().enumerate() {
             let name = &link.name;
             sysctl(&format!("net/ipv4/conf/{name}/rp_filter"), "2")?;
             sysctl(&format!("net/ipv4/conf/{name}/ignore_routes_with_linkdown"), "1")?;
             sysctl(&format!("net/ipv6/conf/{name}/ignore_routes_with_linkdown"), "1")?;
-            let table = FIRST_TABLE + index;
-            let metric = FIRST_METRIC + index;
+            let table = FIRST_TABLE + number;
+            let metric = FIRST_METRIC + number;
             // Read by `manyways paths` and `get`: the kernel has no such information about a TUN
             // device.
+            let leads_out = link.peer.is_none();
+            let dns = leads_out.then(|| format!(",dns={}", address::gateway(index)[0]));
             let _ = writeln!(
                 batch.links,
-                "link set dev {name} alias manyways:kind={},metered={},dns={}",
+                "link set dev {name} alias manyways:kind={},metered={}{}",
                 network_kind(name),
                 if link.metered { "yes" } else { "no" },
-                address::gateway(index)[0],
+                dns.unwrap_or_default(),
             );
             let prefixes = [address::LINK_PREFIX_LENGTHS.0, address::LINK_PREFIX_LENGTHS.1];
-            for ((own, gateway), prefix) in
-                address::device(index).into_iter().zip(address::gateway(index)).zip(prefixes)
-            {
+            let (own, others) = match is_peer {
+                false => (address::device(index), address::gateway(index)),
+                true => (address::gateway(index), address::device(index)),
+            };
+            for ((own, gateway), prefix) in own.into_iter().zip(others).zip(prefixes) {
                 let batch = batch.for_family(own);
                 let _ = writeln!(batch, "addr add {own}/{prefix} dev {name}{}", nodad(own));
+                // The other device does not forward.
+                if !leads_out {
+                    continue;
+                }
                 for table in [format!("metric {metric}"), format!("table {table}")] {
                     let _ = writeln!(batch, "route add default via {gateway} dev {name} {table}");
                 }
@@ -77,13 +94,13 @@ pub fn device_side(links: &[LinkSpec], cc: &str) -> io::Result<(NetNs, Vec<Tun>)
 
 /// Creates a remote host's namespace with one TUN per link. The first host is also the gateway of
 /// every link.
-pub fn host_side(host: usize, links: &[LinkSpec], cc: &str) -> io::Result<(NetNs, Vec<Tun>)> {
+pub fn host_side(host: usize, links: &[LinkEnd<'_>], cc: &str) -> io::Result<(NetNs, Vec<Tun>)> {
     let (ns, tuns) = namespace_with(links, cc)?;
     ns.run(|| {
         let mut batch = Batch::new("link set lo up\n");
         let mut own = address::host(host).to_vec();
         if host == 0 {
-            own.extend((0..links.len()).flat_map(address::gateway));
+            own.extend(links.iter().flat_map(|link| address::gateway(link.index)));
         }
         for own in own {
             let _ = writeln!(
@@ -93,7 +110,7 @@ pub fn host_side(host: usize, links: &[LinkSpec], cc: &str) -> io::Result<(NetNs
                 nodad(own)
             );
         }
-        for (index, link) in links.iter().enumerate() {
+        for LinkEnd { index, spec: link, .. } in links.iter().copied() {
             let name = &link.name;
             // A host has one address on every link: the source address of connections that it
             // opens.
@@ -109,13 +126,13 @@ pub fn host_side(host: usize, links: &[LinkSpec], cc: &str) -> io::Result<(NetNs
     Ok((ns, tuns))
 }
 
-fn namespace_with(links: &[LinkSpec], cc: &str) -> io::Result<(NetNs, Vec<Tun>)> {
+fn namespace_with(links: &[LinkEnd<'_>], cc: &str) -> io::Result<(NetNs, Vec<Tun>)> {
     let ns = NetNs::create()?;
     let tuns = ns.run(|| {
         kernel_settings(cc)?;
         let mut batch = String::new();
         let mut tuns = Vec::with_capacity(links.len());
-        for link in links {
+        for LinkEnd { spec: link, .. } in links {
             let name = &link.name;
             tuns.push(Tun::create(name)?);
             // No address, no solicitation: the kernel must not send its own packets on an emulated
@@ -153,10 +170,11 @@ const MPTCP_ENDPOINTS: usize = 8;
 
 /// Makes the links' addresses endpoints for MPTCP subflows, IPv4 addresses first, so that each of
 /// up to eight links has one. Has no effect if the kernel lacks MPTCP.
-fn mptcp_endpoints(links: &[LinkSpec]) {
+fn mptcp_endpoints(links: &[LinkEnd<'_>]) {
     let mut batch = String::from("mptcp limits set subflow 8 add_addr_accepted 8\n");
     let of_family = |family: usize| {
-        links.iter().enumerate().map(move |(index, link)| (address::device(index)[family], link))
+        let leading_out = links.iter().filter(|link| link.spec.peer.is_none());
+        leading_out.map(move |link| (address::device(link.index)[family], link.spec))
     };
     for (own, link) in of_family(0).chain(of_family(1)).take(MPTCP_ENDPOINTS) {
         let _ = writeln!(batch, "mptcp endpoint add {own} dev {} subflow", link.name);

@@ -47,8 +47,9 @@ pub struct Record {
     pub pid_namespace: u64,
     /// First process of the sandbox, by its id in `pid_namespace`; see [`Record::sandbox`].
     pub init: i32,
-    /// The process's descriptor of the device's namespace.
-    pub device_fd: i32,
+    /// The devices and the process's descriptors of their namespaces.
+    #[serde(default)]
+    pub devices: Vec<(String, i32)>,
     /// The hosts and the descriptors of their namespaces.
     pub hosts: Vec<(String, i32)>,
     /// Names of the links.

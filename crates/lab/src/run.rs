@@ -109,6 +109,7 @@ pub enum RunError {
 pub fn lab_spec(scenario: &Scenario, name: String) -> LabSpec {
     LabSpec {
         numbered: true,
+        devices: scenario.devices.clone(),
         hosts: scenario.hosts.clone(),
         cc: scenario.cc.clone(),
         seed: scenario.seed,
@@ -162,7 +163,8 @@ fn run_workload(
     lab.restart(scenario.trace_offset, &scenario.events)?;
     let before = lab.relay().snapshot()?;
     let clock = Clock::start();
-    let mut child = lab.spawn(Node::Device, command)?;
+    let device = workload.device.as_deref().and_then(|name| lab.device(name)).unwrap_or(0);
+    let mut child = lab.spawn(Node::Device(device), command)?;
     let outcome = wait(&mut child, Some(workload.timeout), Some(termination))?;
     let seconds = Span::from_nanos(clock.now().as_nanos()).as_secs_f64();
     let after = lab.relay().snapshot()?;

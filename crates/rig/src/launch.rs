@@ -119,7 +119,7 @@ impl<'a> Launcher<'a> {
         let zero = self.lab.restart(offset, events)?;
         let clock = Clock::start();
         let elapsed = || clock.now().since(Time::ZERO);
-        let mut child = self.lab.spawn(Node::Device, command)?;
+        let mut child = self.lab.spawn(Node::Device(0), command)?;
         let timeout = Span::from_secs_f64(timeout);
         let interval = observed.as_ref().map_or(timeout, |(interval, _)| *interval);
         let (mut ended, mut remaining) = (false, timeout);
@@ -150,7 +150,7 @@ impl<'a> Launcher<'a> {
         let mut seen = None;
         let mut observer = |elapsed, delivered: &[u64]| {
             if seen.is_none() && is_middle(delivered, elapsed) {
-                let places = (0..hosts).map(Node::Host).chain([Node::Device]);
+                let places = (0..hosts).map(Node::Host).chain([Node::Device(0)]);
                 let at = |place| {
                     let found = sockets(&self.lab, ss, place)?.into_iter();
                     Ok(found.map(|socket| (place, socket)).collect())

@@ -90,8 +90,9 @@ impl Mptcp {
 
 /// Whether the lab's kernel supports MPTCP; the reason if not.
 pub fn mptcp_available(lab: &Lab) -> Result<(), String> {
-    let setting =
-        lab.namespace(Node::Device).run(|| std::fs::read_to_string("/proc/sys/net/mptcp/enabled"));
+    let setting = lab
+        .namespace(Node::Device(0))
+        .run(|| std::fs::read_to_string("/proc/sys/net/mptcp/enabled"));
     match setting {
         Ok(text) if text.trim() == "1" => Ok(()),
         Ok(_) => Err("MPTCP is switched off (sysctl net.mptcp.enabled)".to_owned()),
@@ -106,7 +107,7 @@ impl Mptcp {
     /// If the kernel does not show them.
     pub fn counted(lab: &Lab) -> Result<Self, DriveError> {
         let text = lab
-            .namespace(Node::Device)
+            .namespace(Node::Device(0))
             .run(|| std::fs::read_to_string("/proc/thread-self/net/netstat"))
             .map_err(system("read the kernel's counters"))?;
         let counter = |name: &str| counter(&text, "MPTcpExt:", name).unwrap_or_default();

@@ -17,6 +17,8 @@
 //! | `metered` | `yes` or `no` | `no` |
 //! | `middlebox` | `none`, `nat[:idle=120s]` or `strip-mptcp` | `none` |
 //! | `rrc` | `none`, or a radio: the name of a profile, or its file (with a slash or a dot in its name) | `none` |
+//! | `device` | the name of the device with the link | the first device |
+//! | `between` | `DEVICE:DEVICE`: the link joins two devices; `down` is towards the first one | the remote hosts |
 //! | `signal` | `none`, or the radio signal that programs see: `trace:FILE`, a table of [`signal`](crate::signal) | `none` |
 //!
 //! `delay`, `jitter`, `reorder`, `loss`, `queue` and `aqm` apply to both directions. With the
@@ -25,7 +27,7 @@
 //! detecting it (see [`trace_file`]). In the text of a whole link, `\,` is a comma that separates no
 //! keys, and `\\` a backslash, for file names; another backslash is itself. A scenario and `lab set`
 //! need neither.
-//! While a link runs, all keys except `mtu`, `metered`, `middlebox` and `rrc` can change. A running
+//! While a link runs, all keys except `mtu`, `metered`, `middlebox`, `rrc`, `device` and `between` can change. A running
 //! link accepts only one value of `rrc`: with `rrc=dormant` the device requests fast dormancy.
 //!
 //! A link with `unlimited` capacity never queues, so that its queue has an effect only after a
@@ -50,7 +52,7 @@ mod write;
 pub type Reader<'a> = dyn FnMut(&str) -> Result<Vec<u8>, String> + 'a;
 
 /// All keys, as the user writes them.
-pub const KEYS: [&str; 26] = [
+pub const KEYS: [&str; 28] = [
     "down",
     "up",
     "delay",
@@ -77,6 +79,8 @@ pub const KEYS: [&str; 26] = [
     "middlebox",
     "rrc",
     "signal",
+    "device",
+    "between",
 ];
 
 /// Requests to a running link.
@@ -112,6 +116,9 @@ pub enum LinkError {
     /// A key cannot change while the link runs.
     #[error("`{0}` cannot change while the link runs")]
     FixedKey(&'static str),
+    /// A link names its device twice.
+    #[error("link `{0}` has both `device` and `between`")]
+    TwoDevices(String),
     /// A request of a running device, for a link that does not run yet.
     #[error("a link cannot start with `{0}`")]
     NotRunning(&'static str),
@@ -206,6 +213,7 @@ impl LinkError {
             Self::NotRunning(_) => Some(
                 "name a radio profile, like rrc=lte; the radio is idle at the start".to_owned(),
             ),
+            Self::TwoDevices(_) => Some("leave `device` out: `between` names both devices".to_owned()),
             Self::NoRadio(_) => Some("give it one at the start, like rrc=lte".to_owned()),
             Self::NoNat(_) => Some("give it one at the start: middlebox=nat".to_owned()),
             Self::Trace { error: TraceError::UnknownFormat, .. } => {
@@ -236,6 +244,10 @@ pub enum Setting {
     Middlebox(Option<Middlebox>),
     /// The radio of the link; `None` for none.
     Radio(Option<RadioSpec>),
+    /// The device with the link.
+    Device(String),
+    /// The devices that the link joins.
+    Between(String, String),
 }
 
 impl LinkSpec {
@@ -277,7 +289,8 @@ impl LinkSpec {
     /// direction.
     ///
     /// # Errors
-    /// If a setting is valid only for a running link. Settings before it are then already applied.
+    /// If a setting is valid only for a running link, or the link has two devices in two ways.
+    /// Settings before it are then already applied.
     pub fn configure(&mut self, settings: Vec<Setting>) -> Result<(), LinkError> {
         for setting in sorted_settings(settings) {
             match setting {
@@ -290,6 +303,13 @@ impl LinkSpec {
                 Setting::Metered(metered) => self.metered = metered,
                 Setting::Middlebox(middlebox) => self.middlebox = middlebox,
                 Setting::Radio(radio) => self.radio = radio,
+                Setting::Device(_) | Setting::Between(..) if self.device.is_some() => {
+                    return Err(LinkError::TwoDevices(self.name.clone()));
+                }
+                Setting::Device(device) => self.device = Some(device),
+                Setting::Between(device, peer) => {
+                    (self.device, self.peer) = (Some(device), Some(peer));
+                }
             }
         }
         Ok(())
@@ -437,6 +457,8 @@ impl Setting {
             Self::Metered(_) => Err(LinkError::FixedKey("metered")),
             Self::Middlebox(_) => Err(LinkError::FixedKey("middlebox")),
             Self::Radio(_) => Err(LinkError::FixedKey("rrc")),
+            Self::Device(_) => Err(LinkError::FixedKey("device")),
+            Self::Between(..) => Err(LinkError::FixedKey("between")),
         }
     }
 }
@@ -474,8 +496,36 @@ pub fn setting(key: &str, value: &str, read: &mut Reader<'_>) -> Result<Setting,
         "rrc" if value == "dormant" => Change::Dormant,
         "middlebox" if value == "restart" => Change::NatRestart,
         "rrc" => return Ok(Setting::Radio(radio(key, value, read)?)),
+        "device" => return Ok(Setting::Device(device_name(value).map_err(invalid)?)),
+        "between" => {
+            let (device, peer) = between(value).map_err(invalid)?;
+            return Ok(Setting::Between(device, peer));
+        }
         _ => return Ok(Setting::Middlebox(middlebox(value).map_err(invalid)?)),
     }))
+}
+
+/// Parses the name of a device.
+pub fn device_name(text: &str) -> Result<String, InvalidValue> {
+    let fits = (1..=20).contains(&text.len())
+        && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+        && text.starts_with(|c: char| c.is_ascii_lowercase());
+    let invalid = || {
+        InvalidValue::new(
+            text,
+            "a device",
+            "at most 20 small letters, digits and hyphens, with a letter first",
+        )
+    };
+    fits.then(|| text.to_owned()).ok_or_else(invalid)
+}
+
+fn between(text: &str) -> Result<(String, String), InvalidValue> {
+    let (device, peer) = text
+        .split_once(':')
+        .filter(|(device, peer)| device != peer)
+        .ok_or_else(|| InvalidValue::new(text, "two devices", "them like laptop:phone"))?;
+    Ok((device_name(device)?, device_name(peer)?))
 }
 
 fn capacity(

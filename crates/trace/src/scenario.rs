@@ -11,7 +11,7 @@ use manyways_unit::{Rate, Size, Span};
 
 mod read;
 
-pub use read::{MAX_HOSTS, MAX_LINKS, MAX_TEXT, ScenarioError, parse, radio_position};
+pub use read::{MAX_DEVICES, MAX_HOSTS, MAX_LINKS, MAX_TEXT, ScenarioError, parse, radio_position};
 
 /// One experiment.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,6 +28,8 @@ pub struct Scenario {
     pub trace_offset: Span,
     /// The links, in the order of the file; at least one.
     pub links: Vec<LinkSpec>,
+    /// The declared devices; see [`devices`].
+    pub devices: Vec<DeviceSpec>,
     /// The remote hosts; if empty, one host `origin` without extra delay.
     pub hosts: Vec<HostSpec>,
     /// Events, sorted by time; restarted with each workload.
@@ -43,9 +45,13 @@ pub struct Scenario {
 pub struct LinkSpec {
     /// Interface name, see [`link_name`](crate::link_text::link_name).
     pub name: String,
-    /// From the remote hosts to the device.
+    /// The device with the link; `None` for the first one, see [`devices`].
+    pub device: Option<String>,
+    /// The device at the other end; `None` for the remote hosts.
+    pub peer: Option<String>,
+    /// From the other end to the device.
     pub down: DirectionSpec,
-    /// From the device to the remote hosts.
+    /// From the device to the other end.
     pub up: DirectionSpec,
     /// MTU in bytes, 1280 to 65535.
     pub mtu: u16,
@@ -213,6 +219,38 @@ impl LinkState {
     pub fn accepts(self) -> bool {
         matches!(self, Self::Up | Self::Paused)
     }
+}
+
+/// One device.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DeviceSpec {
+    /// Its name; letters, digits and hyphens.
+    pub name: String,
+    /// Shell commands that start servers on the device.
+    pub serve: Vec<String>,
+}
+
+/// Name of the first device if nothing else names it.
+pub const DEFAULT_DEVICE: &str = "device";
+
+/// Returns the devices of a lab. If none is declared, they are [`DEFAULT_DEVICE`], if a link names no
+/// device, and those that links name, in their order. A link that names none belongs to the first.
+pub fn devices(declared: &[DeviceSpec], links: &[LinkSpec]) -> Vec<DeviceSpec> {
+    if !declared.is_empty() {
+        return declared.to_vec();
+    }
+    let is_named = !links.is_empty() && links.iter().all(|link| link.device.is_some());
+    let mut names: Vec<&str> = Vec::new();
+    names.extend((!is_named).then_some(DEFAULT_DEVICE));
+    for link in links {
+        for name in link.device.as_deref().into_iter().chain(link.peer.as_deref()) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+    }
+    let device = |name: &str| DeviceSpec { name: name.to_owned(), serve: Vec::new() };
+    names.into_iter().map(device).collect()
 }
 
 /// One remote host.
@@ -397,6 +435,8 @@ impl LinkSpec {
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
+            device: None,
+            peer: None,
             down: DirectionSpec::default(),
             up: DirectionSpec::default(),
             mtu: 1500,
@@ -438,10 +478,12 @@ impl LinkSpec {
     }
 }
 
-/// A command that runs on the device.
+/// A command that runs on a device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
     pub name: String,
+    /// The device; `None` for the first one.
+    pub device: Option<String>,
     /// Command for `/bin/sh -c`.
     pub run: String,
     /// Time after which the command is killed and counts as failed.

@@ -5,6 +5,7 @@
 mod change;
 mod cleanup;
 mod device;
+mod devices;
 mod mptcp;
 mod nat;
 mod odd_links;

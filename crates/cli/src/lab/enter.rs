@@ -7,8 +7,8 @@ use anyhow::{Context, Result};
 use manyways_lab::control::{
     LinkStatus, RadioStatus, Request, Response, SignalStatus, WaitingStatus, ask,
 };
+use manyways_lab::registry::Record;
 use manyways_lab::warning::event_warnings;
-use manyways_lab::{Node, registry::Record};
 use manyways_record::document;
 use manyways_sys::signal::Termination;
 use manyways_trace::link_text;
@@ -30,8 +30,11 @@ pub struct EnterArgs {
     /// Name of the lab; optional if only one lab runs.
     name: Option<String>,
     /// Run the command on this far host, not on the device.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", conflicts_with = "device")]
     host: Option<String>,
+    /// Run the command on this device [default: the first one]
+    #[arg(long, value_name = "NAME")]
+    device: Option<String>,
     /// The command [default: your shell]
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
@@ -117,19 +120,19 @@ document!(LabStatus, "manyways.lab-status/1");
 pub fn enter(args: EnterArgs) -> Result<ExitCode> {
     let registry = registry()?;
     let record = find(&registry, args.name.as_deref())?;
-    let (node, fd) = match &args.host {
-        None => (Node::Device, record.device_fd),
-        Some(name) => record
-            .hosts
-            .iter()
-            .enumerate()
-            .find(|(_, (host, _))| host == name)
-            .map(|(index, (_, fd))| (Node::Host(index), *fd))
-            .ok_or_else(|| {
-                let names: Vec<_> = record.hosts.iter().map(|(name, _)| name.as_str()).collect();
-                Failure::new(format!("lab `{}` has no host `{name}`", record.name))
-                    .hint(format!("its hosts are {}", names.join(", ")))
-            })?,
+    let named = |kind: &str, all: &[(String, i32)], name: &str| {
+        let found = all.iter().find(|(known, _)| known == name).map(|(_, fd)| *fd);
+        found.ok_or_else(|| {
+            let names: Vec<_> = all.iter().map(|(name, _)| name.as_str()).collect();
+            Failure::new(format!("lab `{}` has no {kind} `{name}`", record.name))
+                .hint(format!("its {kind}s are {}", names.join(", ")))
+        })
+    };
+    let first = record.devices.first().map_or("", |(name, _)| name);
+    let device = args.host.is_none().then(|| args.device.as_deref().unwrap_or(first));
+    let fd = match (&args.host, device) {
+        (Some(host), _) => named("host", &record.hosts, host)?,
+        (None, device) => named("device", &record.devices, device.unwrap_or(first))?,
     };
     if std::env::var_os("LAB_NAME").is_some() {
         return Err(Failure::new("a lab cannot be entered from inside a lab")
@@ -140,7 +143,7 @@ pub fn enter(args: EnterArgs) -> Result<ExitCode> {
     let command = super::shell::command(&args.command);
     let termination = Termination::take().context("cannot watch for signals")?;
     let start = || {
-        manyways_lab::enter(&record, &folder, node, fd, command)
+        manyways_lab::enter(&record, &folder, device, fd, command)
             .with_context(|| format!("cannot enter lab `{}`", record.name))
     };
     run_foreground(start, &termination)
@@ -217,7 +220,11 @@ pub fn list(args: ListArgs) -> Result<ExitCode> {
     if args.json {
         let lab = |record: &Record| {
             let hosts: Vec<_> = record.hosts.iter().map(|(name, _)| name).collect();
-            json!({ "name": record.name, "pid": record.process(), "links": record.links, "hosts": hosts })
+            let devices: Vec<_> = record.devices.iter().map(|(name, _)| name).collect();
+            json!({
+                "name": record.name, "pid": record.process(), "links": record.links, "hosts": hosts,
+                "devices": devices,
+            })
         };
         print!("{}", document::to_json(&LabList { labs: alive.iter().map(lab).collect() })?);
     } else if alive.is_empty() {

@@ -96,8 +96,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
     spec.pcap = args.pcap;
     let mut lab = Lab::start(&registry, spec).map_err(lab_failure)?;
     export(&mut lab, Some(&args.scenario))?;
-    for (host, command) in lab.specified_servers() {
-        serve(&mut lab, host, &command)?;
+    for (node, command) in lab.specified_servers() {
+        serve(&mut lab, node, &command)?;
     }
     let timeline = args
         .timeline

@@ -31,7 +31,8 @@ Links:
   jitter, reorder, loss (0.1%, ge:TO_BAD:TO_GOOD), queue (150ms, 64KB, 100p), aqm (drop-tail,
   drop-head, codel), mtu, metered, middlebox (nat:idle=30s, strip-mptcp), rrc (a radio's profile:
   lte, or a file), signal (trace:FILE, the radio signal that programs see), state (up, paused,
-  silent, no-carrier). down-KEY and up-KEY set one direction.
+  silent, no-carrier), device (NAME), between (NAME:NAME, two devices). down-KEY and up-KEY set
+  one direction.
   A comma in the name of a file is written \\,
 
 Examples:
@@ -40,7 +41,9 @@ Examples:
                      --far 'python3 -m http.server 80' -- curl -so /dev/null http://origin.lab/
   manyways lab shell --scenario scenarios/wifi-lte.toml -- bash
   manyways lab shell --link lte:delay=25ms,rrc=lte -- bash
-  manyways lab shell --link wifi:delay=10ms --host far:wifi=40ms --far '@far iperf3 -s' -- bash")]
+  manyways lab shell --link wifi:delay=10ms --host far:wifi=40ms --far '@far iperf3 -s' -- bash
+  manyways lab shell --link wifi:delay=9ms,device=laptop --link lte:delay=30ms,device=phone \\
+                     --link lan:delay=3ms,between=laptop:phone -- bash")]
 pub struct Args {
     /// An emulated link; may be repeated.
     #[arg(long = "link", value_name = "NAME:KEY=VALUE,…")]
@@ -51,7 +54,8 @@ pub struct Args {
     /// A far host, with its extra one-way delay on each link; may be repeated [default: origin]
     #[arg(long = "host", value_name = "NAME[:LINK=DELAY,…]")]
     hosts: Vec<String>,
-    /// Command that runs a server on the far side, by /bin/sh; `@HOST CMD` runs it on that host.
+    /// Command that runs a server on the far side, by /bin/sh; `@NAME CMD` runs it on that host or
+    /// device.
     #[arg(long = "far", value_name = "CMD")]
     far: Vec<String>,
     /// Give the far side this machine's own network (root only): IPv4, and IPv6 where the machine
@@ -113,16 +117,16 @@ pub fn shell(args: Args) -> Result<ExitCode> {
         .transpose()?;
     let marks = timeline.as_ref().map(Timeline::event_sender);
     let _control = Control::start(&lab, marks).context("cannot open the lab's control socket")?;
-    for (host, command) in lab.specified_servers() {
-        serve(&mut lab, host, &command)?;
+    for (node, command) in lab.specified_servers() {
+        serve(&mut lab, node, &command)?;
     }
     for far in &args.far {
-        let (host, command) = server_command(&lab, far)?;
-        serve(&mut lab, host, command)?;
+        let (node, command) = server_command(&lab, far)?;
+        serve(&mut lab, node, command)?;
     }
     announce(&lab, &name, &cc);
     let start = || {
-        let child = lab.spawn(Node::Device, command(&args.command));
+        let child = lab.spawn(Node::Device(0), command(&args.command));
         Ok(child.map_err(|error| start_failure(error, args.command.first()))?)
     };
     let code = run_foreground(start, &termination)?;
@@ -219,12 +223,12 @@ fn host(text: &str, links: &[LinkSpec]) -> Result<HostSpec, Failure> {
     Ok(HostSpec { name: name.to_owned(), extra_delay, names: Vec::new(), serve: Vec::new() })
 }
 
-fn server_command<'t>(lab: &Lab, text: &'t str) -> Result<(usize, &'t str), Failure> {
+fn server_command<'t>(lab: &Lab, text: &'t str) -> Result<(Node, &'t str), Failure> {
     let Some((name, command)) = text.strip_prefix('@').and_then(|rest| rest.split_once(' ')) else {
-        return Ok((0, text));
+        return Ok((Node::Host(0), text));
     };
-    match lab.host(name) {
-        Some(host) => Ok((host, command)),
+    match lab.node(name) {
+        Some(node) => Ok((node, command)),
         None => Err(Failure::usage(format!("there is no far host `{name}`"))
             .hint("name it with --host, or in the scenario")),
     }
@@ -248,9 +252,17 @@ fn announce(lab: &Lab, name: &str, cc: &str) {
     if !std::io::stderr().is_terminal() {
         return;
     }
+    let devices = lab.device_names();
     for (index, link) in lab.links().iter().enumerate() {
         let [v4, v6] = manyways_lab::address::device(index);
-        eprintln!("  {:10} {v4}, {v6}", link.name);
+        let owner = match (devices.len(), &link.device, &link.peer) {
+            (1, ..) => String::new(),
+            (_, device, None) => format!(" on {}", device.as_deref().unwrap_or(devices[0])),
+            (_, device, Some(peer)) => {
+                format!(" on {}, to {peer}", device.as_deref().unwrap_or(devices[0]))
+            }
+        };
+        eprintln!("  {:10} {v4}, {v6}{owner}", link.name);
     }
     eprintln!("  the far side is origin.lab; leave with exit");
 }

@@ -37,6 +37,39 @@ fn a_plain_link() {
 }
 
 #[test]
+fn a_link_belongs_to_a_device_or_joins_two() {
+    let ends = |text: &str| {
+        let link = link(text);
+        (link.device.unwrap_or_default(), link.peer.unwrap_or_default())
+    };
+    assert_eq!(ends("wifi"), (String::new(), String::new()));
+    assert_eq!(ends("lte:device=phone-2"), ("phone-2".to_owned(), String::new()));
+    assert_eq!(ends("lan:between=laptop:phone"), ("laptop".to_owned(), "phone".to_owned()));
+    for wrong in ["device=", "device=Phone", "device=2nd", "between=laptop", "between=a:a"] {
+        let error = parse_error(&format!("lan:{wrong}"));
+        assert!(matches!(error, LinkError::Value { .. }), "{wrong}: {error}");
+    }
+    for both in ["device=a,between=a:b", "between=a:b,device=a"] {
+        let error = parse_error(&format!("lan:{both}"));
+        assert_eq!(error, LinkError::TwoDevices("lan".to_owned()));
+    }
+    assert_eq!(changes(["device=a"], &mut files), Err(LinkError::FixedKey("device")));
+}
+
+#[test]
+fn devices_are_those_that_links_name() {
+    let of = |texts: &[&str]| {
+        let links: Vec<LinkSpec> = texts.iter().map(|text| link(text)).collect();
+        let devices = crate::scenario::devices(&[], &links);
+        devices.into_iter().map(|device| device.name).collect::<Vec<_>>()
+    };
+    assert_eq!(of(&["wifi", "lte"]), ["device"]);
+    assert_eq!(of(&["lte:device=phone", "wifi"]), ["device", "phone"]);
+    let named = ["wifi:device=laptop", "lte:device=phone", "lan:between=laptop:phone"];
+    assert_eq!(of(&named), ["laptop", "phone"]);
+}
+
+#[test]
 fn a_condition_names_a_counter_of_a_link() {
     let parse = |text: &str| condition(text).unwrap();
     let bytes = |least| Condition { link: "wifi".into(), counter: Counter::DownBytes, least };
@@ -408,18 +441,15 @@ fn links() -> impl Strategy<Value = LinkSpec> {
     ];
     let signal = prop_oneof![Just("wifi:signal=none"), Just("wifi:signal=trace:a:b")];
     let signal = signal.prop_map(|text| link(text).signal);
+    let ends = prop_oneof![
+        Just((None, None)),
+        Just((Some("phone".to_owned()), None)),
+        Just((Some("laptop".to_owned()), Some("phone".to_owned()))),
+    ];
     let about = (1280..=u16::MAX, any::<bool>(), state);
-    ("[a-z][a-z0-9-]{2,9}", both, about, middlebox, radio, signal).prop_map(
-        |(name, (down, up), (mtu, metered, state), middlebox, radio, signal)| LinkSpec {
-            name,
-            down,
-            up,
-            mtu,
-            middlebox,
-            radio,
-            signal,
-            metered,
-            state,
+    ("[a-z][a-z0-9-]{2,9}", both, about, middlebox, radio, signal, ends).prop_map(
+        |(name, (down, up), (mtu, metered, state), middlebox, radio, signal, (device, peer))| {
+            LinkSpec { name, device, peer, down, up, mtu, middlebox, radio, signal, metered, state }
         },
     )
 }

@@ -64,6 +64,11 @@ impl fmt::Display for LinkSpec {
         if let Some(radio) = &self.radio {
             words.push(format!("rrc={}", radio.source));
         }
+        match (&self.device, &self.peer) {
+            (Some(device), Some(peer)) => words.push(format!("between={device}:{peer}")),
+            (Some(device), None) => words.push(format!("device={device}")),
+            (None, _) => {}
+        }
         if self.signal.is_some() {
             words.push(Change::Signal(self.signal.clone()).to_string());
         }

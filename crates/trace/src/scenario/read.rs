@@ -1,7 +1,11 @@
 //! Parses scenario files (TOML): text in, a [`Scenario`] or an error with its position out.
 
-use super::{Change, Counter, Event, Expectation, HostSpec, LinkSpec, Scenario, Workload};
-use crate::link_text::{KEYS, LinkError, Reader, Setting, condition, link_name, one_way, setting};
+use super::{
+    Change, Counter, DeviceSpec, Event, Expectation, HostSpec, LinkSpec, Scenario, Workload,
+};
+use crate::link_text::{
+    KEYS, LinkError, Reader, Setting, condition, device_name, link_name, one_way, setting,
+};
 use manyways_unit::Span;
 use manyways_unit::human::quoted;
 use manyways_unit::toml::{Entry, Table, TomlError, line_and_column, parse_document, unknown_key};
@@ -12,6 +16,8 @@ pub const MAX_TEXT: usize = 1 << 20;
 pub const MAX_LINKS: usize = 16;
 /// Maximum number of hosts of a scenario.
 pub const MAX_HOSTS: usize = 64;
+/// Maximum number of devices of a scenario.
+pub const MAX_DEVICES: usize = 16;
 
 /// An error in a scenario file, with its position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -37,13 +43,14 @@ pub struct ScenarioError {
 /// | `cc` | TCP congestion control | `"cubic"` |
 /// | `trace-offset` | where traces start | `"0s"` |
 /// | `[link.NAME]` | settings of a link, see [`link_text`](crate::link_text) | at least one link |
+/// | `[device.NAME]` | `serve`: a list of strings; the first device has the links that name none | those that links name |
 /// | `[host.NAME]` | `names`, `serve`: lists of strings; `extra-delay`: a table of times by link | one host `origin` |
 /// | `[[event]]` | `at`, `when` (`"wifi.down_bytes >= 300KB"`) or both, `until`, `link`, and settings that change | none |
-/// | `[[workload]]` | `name`, `run`, `timeout` (`"60s"`) | none |
+/// | `[[workload]]` | `name`, `run`, `timeout` (`"60s"`), `device` | none |
 /// | `[[expect]]` | `workload`, `value` (`exit`, `seconds`, `missed_events`, `LINK.` and the name of a [`Counter`]), `is` like `"<= 2.5"` | none |
 ///
-/// Links, hosts and workloads keep the order of the file; events are sorted by time. Limits:
-/// [`MAX_TEXT`], [`MAX_LINKS`], [`MAX_HOSTS`].
+/// Links, devices, hosts and workloads keep the order of the file; events are sorted by time. Limits:
+/// [`MAX_TEXT`], [`MAX_LINKS`], [`MAX_DEVICES`], [`MAX_HOSTS`].
 pub fn parse(text: &str, read: &mut Reader<'_>) -> Result<Scenario, ScenarioError> {
     let read = if text.len() > MAX_TEXT {
         Err(TomlError::new(0, format!("a scenario has at most {MAX_TEXT} bytes")))
@@ -75,6 +82,7 @@ fn scenario(root: Table<'_>, read: &mut Reader<'_>) -> Result<Scenario, TomlErro
         "cc",
         "trace-offset",
         "link",
+        "device",
         "host",
         "event",
         "workload",
@@ -82,9 +90,10 @@ fn scenario(root: Table<'_>, read: &mut Reader<'_>) -> Result<Scenario, TomlErro
     ])?;
     let name = slug(&root.required("name")?)?;
     let links = links(&root, read)?;
+    let devices = devices(&root, &links)?;
     let hosts = hosts(&root, &links)?;
     let events = events(&root, &links, read)?;
-    let workloads = workloads(&root)?;
+    let workloads = workloads(&root, &super::devices(&devices, &links))?;
     let expectations = expectations(&root, &links, &workloads)?;
     Ok(Scenario {
         name,
@@ -93,6 +102,7 @@ fn scenario(root: Table<'_>, read: &mut Reader<'_>) -> Result<Scenario, TomlErro
         cc: root.entry("cc").map_or(Ok("cubic".to_owned()), |entry| congestion_control(&entry))?,
         trace_offset: root.entry("trace-offset").map_or(Ok(Span::ZERO), |entry| entry.parse())?,
         links,
+        devices,
         hosts,
         events,
         workloads,
@@ -139,12 +149,60 @@ fn links(root: &Table<'_>, read: &mut Reader<'_>) -> Result<Vec<LinkSpec>, TomlE
 }
 
 fn link_setting(entry: &Entry<'_>, read: &mut Reader<'_>) -> Result<Setting, TomlError> {
+    if entry.key == "between"
+        && let Ok(devices) = entry.strings()
+    {
+        let names: Vec<&str> = devices.into_iter().map(|(_, name)| name).collect();
+        return setting(entry.key, &names.join(":"), read)
+            .map_err(|error| link_error(entry.offset(), &error));
+    }
     setting(entry.key, &entry.scalar_text()?, read)
         .map_err(|error| link_error(entry.offset(), &error))
 }
 
 fn link_error(at: usize, error: &LinkError) -> TomlError {
     TomlError { hint: error.hint(), ..TomlError::new(at, error.to_string()) }
+}
+
+fn devices(root: &Table<'_>, links: &[LinkSpec]) -> Result<Vec<DeviceSpec>, TomlError> {
+    let Some(entry) = root.entry("device") else { return Ok(Vec::new()) };
+    let all = entry.table("the devices")?;
+    if let Some(entry) = all.entries.get(MAX_DEVICES) {
+        let message = format!("a scenario has at most {MAX_DEVICES} devices");
+        return Err(TomlError::new(entry.key_offset, message));
+    }
+    let device = |entry: &Entry<'_>| {
+        let name = device_name(entry.key)
+            .map_err(|error| TomlError::new(entry.key_offset, error.to_string()))?;
+        let table = entry.table("a device")?.check_keys(&["serve"])?;
+        let serve = table.entry("serve").map_or(Ok(Vec::new()), |entry| entry.strings())?;
+        Ok(DeviceSpec { name, serve: serve.into_iter().map(|(_, text)| text.to_owned()).collect() })
+    };
+    let devices: Vec<DeviceSpec> =
+        all.entries.iter().map(device).collect::<Result<_, TomlError>>()?;
+    for link in links {
+        for name in link.device.iter().chain(&link.peer) {
+            known_device(name, device_offset(root, &link.name)?, &devices)?;
+        }
+    }
+    Ok(devices)
+}
+
+/// Returns the position of the setting of a link that names its device.
+fn device_offset(root: &Table<'_>, link: &str) -> Result<usize, TomlError> {
+    let table = root.required("link")?.table("the links")?;
+    let table = table.required(link)?.table("a link")?;
+    let entry = table.entry("device").or_else(|| table.entry("between"));
+    Ok(entry.map_or(table.offset, |entry| entry.offset()))
+}
+
+fn known_device(name: &str, at: usize, devices: &[DeviceSpec]) -> Result<(), TomlError> {
+    if devices.iter().any(|device| device.name == name) {
+        return Ok(());
+    }
+    let names: Vec<&str> = devices.iter().map(|device| device.name.as_str()).collect();
+    Err(TomlError::new(at, format!("there is no device `{}`", quoted(name)))
+        .with_hint(format!("the devices are {}", names.join(", "))))
 }
 
 fn hosts(root: &Table<'_>, links: &[LinkSpec]) -> Result<Vec<HostSpec>, TomlError> {
@@ -269,11 +327,11 @@ fn event(table: &Table<'_>, links: &[LinkSpec], read: &mut Reader<'_>) -> Result
     Ok(Event { when, at, until, link: name.to_owned(), change: settings })
 }
 
-fn workloads(root: &Table<'_>) -> Result<Vec<Workload>, TomlError> {
+fn workloads(root: &Table<'_>, devices: &[DeviceSpec]) -> Result<Vec<Workload>, TomlError> {
     let Some(entry) = root.entry("workload") else { return Ok(Vec::new()) };
     let mut workloads: Vec<Workload> = Vec::new();
     for table in entry.tables("a workload")? {
-        let table = table.check_keys(&["name", "run", "timeout"])?;
+        let table = table.check_keys(&["name", "run", "timeout", "device"])?;
         let name_entry = table.required("name")?;
         let name = slug(&name_entry)?;
         if workloads.iter().any(|other| other.name == name) {
@@ -291,7 +349,14 @@ fn workloads(root: &Table<'_>) -> Result<Vec<Workload>, TomlError> {
                 timeout => timeout,
             },
         };
-        workloads.push(Workload { name, run: run.to_owned(), timeout });
+        let device = match table.entry("device") {
+            None => None,
+            Some(entry) => {
+                known_device(entry.string()?, entry.offset(), devices)?;
+                Some(entry.string()?.to_owned())
+            }
+        };
+        workloads.push(Workload { name, device, run: run.to_owned(), timeout });
     }
     Ok(workloads)
 }
