@@ -358,7 +358,8 @@ fn a_client_that_leaves_leaves_no_descriptors_behind_at_the_gateway() {
         let folder = format!("/proc/{}/fd", gateway.process.pid());
         std::fs::read_dir(folder).expect("the gateway runs").count()
     };
-    let before = descriptors();
+    // A gateway opens further sockets for a moment, for example to list the addresses of its host.
+    let before = (0..50).map(|_| descriptors()).min().expect("many looks");
     let (listener, server) = (
         testbed.listen(SERVER[0], 7),
         testbed.internet(|| UdpSocket::bind(at(SERVER[0], 4000))).expect("a port"),
@@ -372,7 +373,7 @@ fn a_client_that_leaves_leaves_no_descriptors_behind_at_the_gateway() {
         let association = Association::new(&testbed);
         arrives(&server, b"?", || association.send(at(SERVER[0], 4000), b"?"));
         // Two carriers, a connection and the socket of the datagrams.
-        assert!(descriptors() >= before + 4, "{before} before, {} now", descriptors());
+        eventually("all are open", || (descriptors() >= before + 4).then_some(()));
         client.process.signal(Signal::SIGTERM);
         eventually("all is given back", || (descriptors() == before).then_some(()));
     }
