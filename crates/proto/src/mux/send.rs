@@ -5,6 +5,10 @@ use std::collections::VecDeque;
 use super::Payload;
 use crate::ranges::{Range, Ranges};
 
+/// Minimum bytes of a piece that leaves bytes before it to other carriers, so that it is worth its
+/// message. Without it, the bytes that are left get fewer with each piece, by one at the end.
+const MIN_AHEAD_PIECE: u64 = 1_400;
+
 #[derive(Debug)]
 pub(super) struct SendHalf<P> {
     /// Data from `base` that is not acknowledged, in chunks with their offsets.
@@ -117,7 +121,7 @@ impl<P: Payload> SendHalf<P> {
         self.fin == Fin::Pending && self.pending.is_empty()
     }
 
-    /// Takes up to `max` bytes to send, `ahead` bytes into the pending bytes, or the last pending
+    /// Takes up to `max` bytes to send, about `ahead` bytes into the pending bytes, or the last pending
     /// range if fewer are pending. At most `fresh` bytes may use new credit of the session.
     pub(super) fn take(&mut self, ahead: u64, max: usize, fresh: u64) -> Option<Piece> {
         if self.needs_bare_fin() {
@@ -191,13 +195,15 @@ impl<P: Payload> SendHalf<P> {
         chunk.slice((range.start - offset) as usize, (range.end - offset) as usize)
     }
 
-    /// Returns the range to send from, `ahead` bytes into the pending bytes below `limit`.
+    /// Returns the range to send from, `ahead` bytes into the pending bytes below `limit`, or fewer if
+    /// only a small piece were left there.
     fn range_ahead(&self, mut ahead: u64, limit: u64) -> Option<Range> {
         let mut last = None;
         for range in self.pending.iter().take_while(|range| range.start < limit) {
             let range = Range::new(range.start, range.end.min(limit));
             if ahead < range.len() {
-                return Some(Range::new(range.start + ahead, range.end));
+                let skipped = ahead.min(range.len().saturating_sub(MIN_AHEAD_PIECE));
+                return Some(Range::new(range.start + skipped, range.end));
             }
             ahead -= range.len();
             last = Some(range);
@@ -275,5 +281,62 @@ impl<P: Payload> SendHalf<P> {
     /// Returns whether the application may write more.
     pub(super) fn is_open(&self) -> bool {
         self.fin == Fin::Open
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Payload for Vec<u8> {
+        fn len(&self) -> usize {
+            self.len()
+        }
+
+        fn slice(&self, from: usize, to: usize) -> Self {
+            self[from..to].to_vec()
+        }
+
+        fn empty() -> Self {
+            Self::new()
+        }
+
+        fn join(first: &Self, second: &Self) -> Self {
+            [&first[..], &second[..]].concat()
+        }
+    }
+
+    /// Takes all of a stream, each time with this many bytes left to other carriers.
+    fn pieces(bytes: usize, ahead: u64) -> Vec<(u64, u64)> {
+        let mut half = SendHalf::new(1 << 20);
+        half.write(vec![0; bytes]);
+        let taken = std::iter::from_fn(|| {
+            half.take(ahead.min(half.backlog().saturating_sub(1)), 16_384, 1 << 20)
+        });
+        taken
+            .map(|piece| (piece.range.start, piece.range.end))
+            .take_while(|(start, end)| end > start)
+            .collect()
+    }
+
+    #[test]
+    fn bytes_left_to_other_carriers_do_not_make_pieces_of_one_byte() {
+        assert_eq!(pieces(1_180, 1_179), [(0, 1_180)]);
+        assert_eq!(pieces(3_000, 2_500), [(1_600, 3_000), (200, 1_600), (0, 200)]);
+        assert_eq!(
+            pieces(40_000, 10_000),
+            [
+                (10_000, 26_384),
+                (26_384, 40_000),
+                (8_600, 10_000),
+                (7_200, 8_600),
+                (5_800, 7_200),
+                (4_400, 5_800),
+                (3_000, 4_400),
+                (1_600, 3_000),
+                (200, 1_600),
+                (0, 200)
+            ]
+        );
     }
 }
