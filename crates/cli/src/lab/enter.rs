@@ -24,7 +24,8 @@ use crate::failure::Failure;
 /// Open a second shell in a running lab.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  manyways lab enter demo\n  manyways lab enter demo --host origin -- ss -tni"
+    after_help = "Examples:\n  manyways lab enter demo\n  manyways lab enter demo --host origin -- ss -tni\n  \
+                  manyways lab enter demo --device phone -- ip -br address"
 )]
 pub struct EnterArgs {
     /// Name of the lab; optional if only one lab runs.
@@ -128,11 +129,15 @@ pub fn enter(args: EnterArgs) -> Result<ExitCode> {
                 .hint(format!("its {kind}s are {}", names.join(", ")))
         })
     };
-    let first = record.devices.first().map_or("", |(name, _)| name);
-    let device = args.host.is_none().then(|| args.device.as_deref().unwrap_or(first));
-    let fd = match (&args.host, device) {
-        (Some(host), _) => named("host", &record.hosts, host)?,
-        (None, device) => named("device", &record.devices, device.unwrap_or(first))?,
+    let (device, fd) = match (&args.host, &args.device) {
+        (Some(host), _) => (None, named("host", &record.hosts, host)?),
+        (None, Some(device)) => {
+            (Some(device.as_str()), named("device", &record.devices, device)?)
+        }
+        (None, None) => {
+            let (first, fd) = record.devices.first().context("the lab has no device")?;
+            (Some(first.as_str()), *fd)
+        }
     };
     if std::env::var_os("LAB_NAME").is_some() {
         return Err(Failure::new("a lab cannot be entered from inside a lab")
