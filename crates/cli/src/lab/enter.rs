@@ -131,9 +131,7 @@ pub fn enter(args: EnterArgs) -> Result<ExitCode> {
     };
     let (device, fd) = match (&args.host, &args.device) {
         (Some(host), _) => (None, named("host", &record.hosts, host)?),
-        (None, Some(device)) => {
-            (Some(device.as_str()), named("device", &record.devices, device)?)
-        }
+        (None, Some(device)) => (Some(device.as_str()), named("device", &record.devices, device)?),
         (None, None) => {
             let (first, fd) = record.devices.first().context("the lab has no device")?;
             (Some(first.as_str()), *fd)
