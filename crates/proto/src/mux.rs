@@ -23,7 +23,10 @@ mod message;
 mod outgoing;
 mod probe;
 mod queue;
+mod rebalance;
 mod receive;
+mod recent_min;
+mod second_hop;
 mod send;
 mod stall;
 mod stream;
@@ -41,6 +44,9 @@ pub use message::{
     DecodeError, Destination, FlowId, Hello, Label, MAX_MESSAGE, MAX_PAYLOAD, Message, RefuseCode,
     ResetCode, StreamId, VERSION, Welcome,
 };
+
+pub use rebalance::Rebalance;
+pub use second_hop::HopEstimate;
 
 use crate::ranges::Ranges;
 use crate::sched::{PathSet, Schedulers, StreamPolicy};
@@ -72,6 +78,17 @@ pub enum Role {
     Gateway,
 }
 
+/// The way of ACKs of messages that came over a lender.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Feedback {
+    /// Over the lender.
+    Lender,
+    /// Over a carrier without a lender, as far as there is one: the client does not know whether the
+    /// radio of the lender is on. A gateway answers over the lender, whose radio is on.
+    #[default]
+    Flexible,
+}
+
 /// Interval at which the transport is sampled while bulk data waits for the window beside a call.
 const GATE_INTERVAL: Span = Span::from_millis(1);
 
@@ -100,6 +117,11 @@ pub struct Config {
     /// Maximum reinjection budget in bytes. The budget starts at this value, and grows by a
     /// twentieth of each sent byte of a stream up to this value.
     pub max_reinjection_budget: u64,
+    /// Which messages are recalled from a lender.
+    pub rebalance: Rebalance,
+    pub hop_estimate: HopEstimate,
+    /// Which carrier acknowledges the messages that came over a lender.
+    pub feedback: Feedback,
 }
 
 impl Config {
@@ -115,6 +137,9 @@ impl Config {
             max_unacked: 96 << 20,
             datagram_timeout: Span::from_millis(150),
             max_reinjection_budget: 512 << 10,
+            rebalance: Rebalance::default(),
+            hop_estimate: HopEstimate::default(),
+            feedback: Feedback::default(),
         }
     }
 }
@@ -229,6 +254,22 @@ impl<P: Payload> Mux<P> {
                 self.carriers.sort_by_key(|carrier| carrier.path);
                 self.restart_checks();
             }
+            Input::Lend { carrier, join, rtt } => {
+                let estimate = self.config.hop_estimate;
+                if let Some(carrier) = self.carrier(carrier) {
+                    carrier.lend(join, estimate, rtt);
+                }
+            }
+            Input::Dropped { carrier } => {
+                if let Err(what) = self.on_dropped(now, carrier) {
+                    self.outputs.push_back(Output::ProtocolViolation { carrier, violation: what });
+                }
+            }
+            Input::Retire { carrier } => {
+                if let Some(carrier) = self.carrier(carrier) {
+                    carrier.is_retired = true;
+                }
+            }
             Input::Detach { carrier } => self.detach(carrier),
             Input::TransportInfo { carrier, transport_info: condition } => {
                 if let Some(carrier) = self.carrier(carrier) {
@@ -307,6 +348,7 @@ impl<P: Payload> Mux<P> {
             return Some(output);
         }
         self.detect_stalls(now);
+        self.rebalance(now);
         self.datagrams.drop_stale(now);
         self.counters.dropped += self.datagrams.take_dropped();
         if let Some(output) = self.outputs.pop_front() {
@@ -324,7 +366,7 @@ impl<P: Payload> Mux<P> {
     pub fn next_wakeup(&self) -> Option<Time> {
         let all_suspect = self.carriers.iter().all(|carrier| carrier.is_suspect);
         let carriers = self.carriers.iter().flat_map(|carrier| {
-            let ack = carrier.ack_at.filter(|_| carrier.writable_bytes > 0);
+            let ack = carrier.ack_at.filter(|_| self.feedback_carrier(carrier).is_some());
             let given_up = carrier.failure_deadline().filter(|_| !all_suspect);
             let probe = carrier.probe_due_at().filter(|_| self.sends_probes());
             [ack, carrier.suspect_at(), given_up, probe]

@@ -61,10 +61,23 @@ pub struct PathView {
 pub struct SecondHop {
     /// Rate at which the device passes bytes on; zero if unknown.
     pub rate: Rate,
-    /// Delay of one way.
+    /// Delay of one way, without a wait at the device.
     pub delay: Span,
-    /// Bytes that the device has received and that the receiver does not have.
-    pub backlog: Size,
+    pub wait: DeviceWait,
+}
+
+/// Estimate of the time that a message waits at a device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DeviceWait {
+    /// It waits until the bytes before it have been passed on.
+    Backlog {
+        /// Bytes that have left the first connection and are not known to have arrived.
+        bytes: Size,
+        /// Time from the arrival of bytes until this is known here.
+        lag: Span,
+    },
+    /// As long as an earlier message has waited.
+    Measured(Span),
 }
 
 /// Decision of a scheduler.
@@ -137,8 +150,7 @@ impl Schedulers {
 impl PathView {
     /// Returns the time until a message that is sent now arrives: the longer of unsent bytes and
     /// closed window, plus half an RTT; or the drain time of the bottleneck queue if that is
-    /// longer. On a path over another device, the message also waits there until all bytes before it
-    /// have been passed on.
+    /// longer. On a path over another device, the message also waits there.
     pub fn delivery_time(&self) -> Span {
         let wait = match self.rate.is_zero() {
             true => Span::ZERO,
@@ -147,9 +159,18 @@ impl PathView {
         let arrival = wait.max(self.window_delay) + Span::from_nanos(self.rtt.as_nanos() / 2);
         let arrival = arrival.max(self.drain_time);
         let Some(hop) = &self.second_hop else { return arrival };
-        let before = self.unsent + self.in_flight + hop.backlog;
-        let passed_on = if hop.rate.is_zero() { Span::ZERO } else { hop.rate.time_for(before) };
-        arrival.max(passed_on) + hop.delay
+        match hop.wait {
+            DeviceWait::Measured(wait) => arrival + wait + hop.delay,
+            DeviceWait::Backlog { bytes, lag } => {
+                // Includes what the device passes on while the message is on its way.
+                let before = self.unsent + self.in_flight + bytes;
+                let passed_on = match hop.rate.is_zero() {
+                    true => Span::ZERO,
+                    false => hop.rate.time_for(before),
+                };
+                (arrival + hop.delay).max(passed_on.saturating_sub(lag))
+            }
+        }
     }
 
     /// Returns the rate at which unsent bytes reach the receiver.

@@ -157,7 +157,7 @@ impl Endpoint {
         let (stream, label) = (self.stream(argument), argument % 4);
         let carrier = self.carrier_room.keys().nth(usize::from(argument) % 3).copied();
         let target = Destination::Name("a".to_owned(), argument.into());
-        match what % 15 {
+        match what % 18 {
             0 if self.role == Role::Client && self.opened < STREAMS => {
                 let stream = StreamId(self.opened);
                 self.opened += 1;
@@ -206,6 +206,22 @@ impl Endpoint {
                     info.max_datagram = Some(usize::from(argument) * 8);
                     info.acknowledged = self.now.as_nanos() >> 27;
                     self.handle(Input::TransportInfo { carrier, transport_info: info });
+                }
+            }
+            14 => {
+                if let Some(carrier) = carrier {
+                    let rtt = Span::from_millis(argument.into());
+                    self.handle(Input::Lend { carrier, join: label.into(), rtt });
+                }
+            }
+            15 => {
+                if let Some(carrier) = carrier {
+                    self.handle(Input::Dropped { carrier });
+                }
+            }
+            16 => {
+                if let Some(carrier) = carrier {
+                    self.handle(Input::Retire { carrier });
                 }
             }
             _ => {

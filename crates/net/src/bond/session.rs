@@ -416,6 +416,8 @@ impl Session {
                 return self.on_carrier_lost(carrier, CarrierError::Closed);
             }
             Output::Bye => SessionEvent::Bye,
+            // No carrier leads over a lender.
+            Output::Recall { .. } => return,
             Output::Send { .. } | Output::Data { .. } => return,
         };
         let _ = self.events.send(event);

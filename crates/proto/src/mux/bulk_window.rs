@@ -8,14 +8,15 @@
 //! the yielding to measured delay of LEDBAT, RFC 6817). Deviations: the delay of a round trip is its
 //! smallest sample, because links with jitter delay packets without a queue; the samples are the
 //! smoothed ones of the transport, less its mean deviation, so that of jitter above twice the target
-//! a part still counts as a queue; the window has no floor in packets of one sender, but gives up if it does not help, because
-//! then the queue is of others; and it halves for a round trip now and then, as LEDBAT++ does, so
-//! that the base delay is seen again. Where the carrier was full when the call began, it does so at
-//! once, and again until the base delay falls no more.
+//! a part still counts as a queue; the window has no floor in packets of one sender, but gives up
+//! if it does not help, because then the queue is of others; and it halves for a round trip now and
+//! then, as LEDBAT++ does, so that the base delay is seen again. Where the carrier was full when the
+//! call began, it does so at once, and again until the base delay falls no more.
 
 use manyways_unit::{Span, Time};
 
 use super::message::MAX_PAYLOAD;
+use super::recent_min::RecentMin;
 
 /// Queueing delay that bulk data may cause.
 const TARGET_DELAY: Span = Span::from_millis(5);
@@ -37,8 +38,6 @@ const SLOWDOWN_INTERVAL: Span = Span::from_secs(30);
 const MIN_BASE_DECREASE: Span = Span::from_millis(1);
 /// Rounds between such slowdowns.
 const ROUNDS_BETWEEN_SLOWDOWNS: u64 = 4;
-/// Interval after which older minima of the round-trip time are forgotten.
-const BASE_INTERVAL: Span = Span::from_secs(60);
 /// Minimum length of a round: a transport is sampled only so often.
 const MIN_ROUND: Span = Span::from_millis(2);
 
@@ -57,7 +56,7 @@ pub(super) struct RttSample {
 pub(super) struct BulkWindow {
     /// Only while a call uses the carrier.
     active: Option<Active>,
-    base_rtt: BaseRtt,
+    base_rtt: RecentMin,
     surrendered_until: Time,
 }
 
@@ -79,27 +78,6 @@ struct Active {
     slowdown_at: Time,
     /// The window to return to after a slowdown, and the base delay before it.
     resumed: Option<(u64, Span)>,
-}
-
-/// The smallest round-trip times of this interval and of the one before.
-#[derive(Debug, Default)]
-struct BaseRtt {
-    since: Time,
-    current: Option<Span>,
-    previous: Option<Span>,
-}
-
-impl BaseRtt {
-    fn observe(&mut self, now: Time, rtt: Span) {
-        if now.since(self.since) >= BASE_INTERVAL {
-            (self.since, self.previous) = (now, self.current.take());
-        }
-        self.current = Some(self.current.map_or(rtt, |smallest| smallest.min(rtt)));
-    }
-
-    fn get(&self) -> Option<Span> {
-        self.current.into_iter().chain(self.previous).min()
-    }
 }
 
 impl BulkWindow {

@@ -9,8 +9,9 @@ use super::bulk_window::{BulkWindow, RttSample};
 use super::flight::Flight;
 use super::message::{FlowId, MAX_PAYLOAD, StreamId};
 use super::probe::Probe;
+use super::second_hop::{Acknowledged, HopEstimate, HopState};
 use super::unloaded_rtt::UnloadedRtt;
-use crate::ranges::Range;
+use crate::ranges::{Range, Ranges};
 use crate::sched::{PathId, PathView};
 
 /// A connection between client and gateway. The shell assigns the number.
@@ -97,7 +98,7 @@ fn half(span: Span) -> Span {
 
 impl SentContent {
     /// Returns the bytes of a stream in the message.
-    fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         match self {
             Self::Open { length, .. } => *length,
             Self::Data { range, .. } => range.len(),
@@ -113,12 +114,27 @@ pub(super) struct SentMessage {
     pub content: SentContent,
     /// Whether the content was also assigned to another carrier because this one stalled.
     pub is_reinjected: bool,
+    /// Whether the lender was asked to drop it, and the content was given to another carrier. An ACK
+    /// then only shows that it was one of the two.
+    pub is_recalled: bool,
+}
+
+/// A carrier over a device that lends its network.
+#[derive(Debug)]
+pub(super) struct Loan {
+    pub join: u32,
+    pub hop: HopState,
+    /// Numbers of messages that the lender may drop.
+    droppable: Ranges,
+    /// When messages were last recalled.
+    pub recalled_at: Option<Time>,
 }
 
 #[derive(Debug)]
 pub(super) struct Carrier {
     pub id: CarrierId,
     pub path: PathId,
+    pub loan: Option<Box<Loan>>,
     /// Bytes that the carrier accepts now.
     pub writable_bytes: usize,
     pub transport_info: TransportInfo,
@@ -145,6 +161,8 @@ pub(super) struct Carrier {
     pub ack_at: Option<Time>,
     /// Time of the last evidence that the carrier works.
     alive_at: Time,
+    /// The same of its transport. That of a lender may work although nothing passes the lender.
+    transport_alive_at: Time,
     /// Time since which the transport waits for an ACK of any bytes. `None` if all are
     /// acknowledged.
     unacked_since: Option<Time>,
@@ -153,6 +171,8 @@ pub(super) struct Carrier {
     last_used_at: Option<Time>,
     /// Whether the carrier has not got through for longer than expected.
     pub is_suspect: bool,
+    /// Whether it gets no new messages as long as there is another carrier.
+    pub is_retired: bool,
     /// The value of `suspect` that was last reported to the shell.
     pub reported_suspect: bool,
     suspect_since: Time,
@@ -163,6 +183,11 @@ pub(super) struct Carrier {
 const MAX_UNACKED_MESSAGES: u64 = 16;
 /// Maximum delay of an ACK.
 const MAX_ACK_DELAY: Span = Span::from_millis(10);
+/// Time by which an ACK over a lender may be later than one over a single connection: both hops have
+/// queues, and it may come over another carrier.
+const LENDER_SLACK: Span = Span::from_millis(100);
+/// Maximum number of separate ranges of messages that a lender may drop.
+const MAX_RECALLS: usize = 1_024;
 /// Maximum delay of a transport's delayed ACK (Linux: 40 to 200 ms).
 const TRANSPORT_ACK_DELAY: Span = Span::from_millis(200);
 /// Minimum time without an ACK before a carrier is suspect. A busy peer responds some milliseconds
@@ -178,6 +203,7 @@ impl Carrier {
         Self {
             id,
             path,
+            loan: None,
             writable_bytes: 0,
             transport_info: info,
             unloaded_rtt: UnloadedRtt::default(),
@@ -196,9 +222,11 @@ impl Carrier {
             received_acked: 0,
             ack_at: None,
             alive_at: now,
+            transport_alive_at: now,
             unacked_since: None,
             last_used_at: None,
             is_suspect: false,
+            is_retired: false,
             reported_suspect: false,
             suspect_since: now,
             pong: None,
@@ -228,8 +256,25 @@ impl Carrier {
             rate: info.rate,
             window_delay: Span::ZERO,
             drain_time: self.bottleneck.drain_time(info, info.bytes_in_flight() + unsent),
-            second_hop: None,
+            second_hop: self
+                .loan
+                .as_ref()
+                .map(|loan| loan.hop.view(self.shortest_delivery(), self.relayed_bytes())),
         }
+    }
+
+    /// Returns the bytes that have left the first hop and are not acknowledged.
+    fn relayed_bytes(&self) -> u64 {
+        self.unacked_bytes.saturating_sub(self.outstanding_bytes())
+    }
+
+    pub(super) fn lend(&mut self, join: u32, estimate: HopEstimate, rtt: Span) {
+        self.loan = Some(Box::new(Loan {
+            join,
+            hop: HopState::new(estimate, rtt),
+            droppable: Ranges::new(),
+            recalled_at: None,
+        }));
     }
 
     /// Returns the view of streams of this priority, which keep a window beside a call.
@@ -288,14 +333,19 @@ impl Carrier {
 
     pub(super) fn observe(&mut self, now: Time, info: TransportInfo) {
         if info.acknowledged > self.transport_info.acknowledged {
-            self.alive_at = now;
+            self.transport_alive_at = now;
+            if self.loan.is_none() {
+                self.alive_at = now;
+            }
             // An ACK of the peer's transport does not show that large packets arrive here.
-            self.is_suspect &= self.probe.unanswered_since().is_some();
+            self.is_suspect &= self.probe.unanswered_since().is_some() || self.loan.is_some();
         }
         if self.is_all_acknowledged(now, &info) {
             self.unacked_since = None;
         }
-        self.needs_ping |= self.unloaded_rtt.observe(&self.transport_info, &info);
+        // A ping would keep the radio of a lender on.
+        self.needs_ping |=
+            self.unloaded_rtt.observe(&self.transport_info, &info) && self.loan.is_none();
         let rtt = self.flight.observe(now, &info);
         self.bottleneck.observe(now, &self.transport_info, &info, rtt);
         if info.acknowledged > self.transport_info.acknowledged {
@@ -329,9 +379,15 @@ impl Carrier {
 
     /// Records a received message with its payload in bytes: the carrier works.
     pub(super) fn on_received(&mut self, now: Time, bytes: usize) {
+        self.on_alive(now);
+        self.transport_alive_at = now;
+        self.probe.on_received(bytes);
+    }
+
+    /// Records evidence that the carrier works.
+    pub(super) fn on_alive(&mut self, now: Time) {
         self.alive_at = now;
         self.is_suspect = false;
-        self.probe.on_received(bytes);
     }
 
     /// Records traffic of an application, in either direction.
@@ -343,11 +399,17 @@ impl Carrier {
     /// use the path: it may be one that costs money.
     pub(super) fn probe_due_at(&self) -> Option<Time> {
         let last_used_at = self.last_used_at.filter(|_| self.writable_bytes > 0)?;
-        if self.is_suspect { None } else { self.probe.due_at(last_used_at) }
+        let is_quiet = self.is_suspect || self.loan.is_some();
+        if is_quiet { None } else { self.probe.due_at(last_used_at) }
     }
 
     pub(super) fn on_probe_sent(&mut self, now: Time) {
         self.probe.on_sent(now);
+    }
+
+    /// Whether other carriers are preferred to it for anything new.
+    pub(super) fn is_avoided(&self) -> bool {
+        self.is_suspect || self.is_retired
     }
 
     /// Returns the direction in which a suspect carrier does not get through.
@@ -362,7 +424,9 @@ impl Carrier {
     /// Returns the maximum payload of a message in bytes, so that a message does not block others
     /// for long.
     pub(super) fn max_payload(&self) -> usize {
-        let turn = self.transport_info.rate.size_in(MAX_MESSAGE_TIME).as_bytes();
+        let rate = self.transport_info.rate;
+        let second = self.loan.as_ref().map(|loan| loan.hop.rate()).filter(|rate| !rate.is_zero());
+        let turn = rate.min(second.unwrap_or(rate)).size_in(MAX_MESSAGE_TIME).as_bytes();
         usize::try_from(turn).unwrap_or(MAX_PAYLOAD).clamp(MIN_PAYLOAD_LIMIT, MAX_PAYLOAD)
     }
 
@@ -377,12 +441,18 @@ impl Carrier {
 
     pub(super) fn record_sent(&mut self, now: Time, what: SentContent) {
         self.unacked_bytes += what.bytes();
-        self.sent.push_back(SentMessage { sent_at: now, content: what, is_reinjected: false });
+        self.sent.push_back(SentMessage {
+            sent_at: now,
+            content: what,
+            is_reinjected: false,
+            is_recalled: false,
+        });
     }
 
     /// Returns the oldest message that was neither checked yet nor assigned to another carrier.
     pub(super) fn next_unchecked(&mut self) -> Option<SentContent> {
-        while self.sent.get(self.checked)?.is_reinjected {
+        let is_elsewhere = |sent: &SentMessage| sent.is_reinjected || sent.is_recalled;
+        while is_elsewhere(self.sent.get(self.checked)?) {
             self.checked += 1;
         }
         self.sent.get(self.checked).map(|sent| sent.content)
@@ -405,8 +475,58 @@ impl Carrier {
     pub(super) fn take_oldest(&mut self) -> Option<SentMessage> {
         self.checked = self.checked.saturating_sub(1);
         let oldest = self.sent.pop_front()?;
-        self.unacked_bytes -= oldest.content.bytes();
+        if !oldest.is_recalled {
+            self.unacked_bytes -= oldest.content.bytes();
+        }
         Some(oldest)
+    }
+
+    /// Records that `bytes` of streams were acknowledged, the last of them sent at `sent_at`.
+    pub(super) fn on_bytes_acked(&mut self, now: Time, bytes: u64, sent_at: Time) {
+        let (first_delay, backlog) = (self.shortest_delivery(), self.relayed_bytes());
+        if let Some(loan) = &mut self.loan {
+            let response = now.since(sent_at);
+            loan.hop.on_acknowledged(now, Acknowledged { bytes, response, first_delay, backlog });
+        }
+    }
+
+    /// Returns the bytes of streams that are neither acknowledged nor recalled.
+    pub(super) fn unacked_bytes(&self) -> u64 {
+        self.unacked_bytes
+    }
+
+    /// Returns the number of the oldest unacknowledged message.
+    pub(super) fn first_unacked(&self) -> u64 {
+        self.acked
+    }
+
+    /// Marks the message at this place of `sent` as recalled and returns its content.
+    pub(super) fn recall(&mut self, at: usize) -> Option<SentContent> {
+        let sent = self.sent.get_mut(at)?;
+        sent.is_recalled = true;
+        self.unacked_bytes -= sent.content.bytes();
+        Some(sent.content)
+    }
+
+    /// Records that the lender may drop the messages of these numbers.
+    pub(super) fn permit_drop(&mut self, first: u64, last: u64) -> Result<(), &'static str> {
+        let received = self.received;
+        let loan =
+            self.loan.as_mut().ok_or("it recalled messages of a carrier without a lender")?;
+        loan.droppable.remove(Range::new(0, received));
+        loan.droppable.insert(Range::new(first, last.saturating_add(1).max(first)));
+        // More are not under way at a time.
+        if loan.droppable.count() > MAX_RECALLS {
+            Err("it recalled too many messages")
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Returns whether the lender may drop the next message.
+    pub(super) fn may_drop(&self) -> bool {
+        let next = Range::new(self.received, self.received + 1);
+        self.loan.as_ref().is_some_and(|loan| loan.droppable.covers(next))
     }
 
     /// Records a received message that needs an ACK.
@@ -431,7 +551,11 @@ impl Carrier {
     /// Returns the number of newly acknowledged messages, or `None` if the count decreased or
     /// exceeds the sent messages.
     pub(super) fn on_ack(&mut self, count: u64) -> Option<usize> {
-        let more = usize::try_from(count.checked_sub(self.acked)?).ok()?;
+        let more = match (count.checked_sub(self.acked), &self.loan) {
+            // ACKs of messages over a lender come over several carriers.
+            (None, Some(_)) => return Some(0),
+            (more, _) => usize::try_from(more?).ok()?,
+        };
         if more > self.sent.len() {
             return None;
         }
@@ -440,8 +564,9 @@ impl Carrier {
     }
 
     /// Returns when the carrier becomes suspect if no ACK or pong arrives: after the last evidence,
-    /// the oldest unacknowledged message or the probe, plus the expected response time. The peer's mux does not
-    /// acknowledge datagrams and ACKs; its transport does, up to `TRANSPORT_ACK_DELAY` later.
+    /// the oldest unacknowledged message or the probe, plus the expected response time. The peer's
+    /// mux does not acknowledge datagrams and ACKs; its transport does, up to
+    /// `TRANSPORT_ACK_DELAY` later.
     pub(super) fn suspect_at(&self) -> Option<Time> {
         if self.is_suspect {
             return None;
@@ -452,7 +577,9 @@ impl Carrier {
             .time_for(self.transport_info.unsent)
             .min(Span::from_millis(500));
         let oldest = self.sent.front().map(|sent| sent.sent_at);
-        let waits = self.unacked_since.map(|since| since.max(self.alive_at) + TRANSPORT_ACK_DELAY);
+        let waits = self
+            .unacked_since
+            .map(|since| since.max(self.transport_alive_at) + TRANSPORT_ACK_DELAY);
         let unacked = oldest.map(|at| at.max(self.alive_at));
         let unanswered = self.probe.unanswered_since();
         let since = [unacked, waits, unanswered].into_iter().flatten().min()?;
@@ -461,7 +588,8 @@ impl Carrier {
 
     fn suspect_timeout(&self) -> Span {
         let timeout = self.transport_info.rtt + self.transport_info.rtt_var * 4 + MAX_ACK_DELAY;
-        timeout.max(MIN_SUSPECT_TIMEOUT)
+        let second = self.loan.as_ref().map_or(Span::ZERO, |loan| loan.hop.rtt() + LENDER_SLACK);
+        timeout.max(MIN_SUSPECT_TIMEOUT) + second
     }
 
     pub(super) fn mark_suspect(&mut self, now: Time) {

@@ -97,7 +97,9 @@ impl<P: Payload> Mux<P> {
         match class {
             UNLABELLED_CLASS => {
                 let in_use = |carrier: &Carrier| {
-                    Some(carrier.id) == self.last_receiver && !carrier.is_suspect
+                    Some(carrier.id) == self.last_receiver
+                        && !carrier.is_avoided()
+                        && carrier.loan.is_none()
                 };
                 match self.carriers.iter().position(in_use) {
                     Some(at) => (self.carriers[at].writable_bytes > 0).then_some(at),
@@ -169,24 +171,28 @@ impl<P: Payload> Mux<P> {
 
     /// Returns whether a carrier on one of these paths is not suspect.
     pub(super) fn has_reliable_carrier(&self, paths: PathSet) -> bool {
-        self.carriers.iter().any(|carrier| !carrier.is_suspect && paths.contains(carrier.path))
+        self.carriers.iter().any(|carrier| !carrier.is_avoided() && paths.contains(carrier.path))
     }
 
-    /// Returns the carrier with room on which a small message arrives first; the most recently used
-    /// carrier precedes the others. A suspect carrier is used only if all carriers on these paths
+    /// Returns the carrier with room on which a small message arrives first; one without a lender
+    /// precedes the others, and then the most recently used one. A suspect carrier is used only if all carriers on these paths
     /// are suspect: a message on it would be reinjected at once, so that one that was reinjected
     /// would come again without end.
     pub(super) fn fastest_carrier(&self, now: Time, paths: PathSet) -> Option<usize> {
-        let uses_suspect = !self.has_reliable_carrier(paths);
+        let uses_avoided = !self.has_reliable_carrier(paths);
         let usable = |at: &usize| {
             let carrier = &self.carriers[*at];
             carrier.writable_bytes > 0
                 && paths.contains(carrier.path)
-                && (uses_suspect || !carrier.is_suspect)
+                && (uses_avoided || !carrier.is_avoided())
         };
-        let recent = |at: &usize| Some(self.carriers[*at].id) != self.last_receiver;
+        // A notice is not worth the radio of a lender, nor the wait behind bulk data there.
+        let rank = |at: &usize| {
+            let carrier = &self.carriers[*at];
+            (carrier.loan.is_some(), Some(carrier.id) != self.last_receiver)
+        };
         (0..self.carriers.len())
             .filter(usable)
-            .min_by_key(|at| (recent(at), self.carriers[*at].path_view(now).delivery_time()))
+            .min_by_key(|at| (rank(at), self.carriers[*at].path_view(now).delivery_time()))
     }
 }

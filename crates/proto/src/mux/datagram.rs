@@ -355,7 +355,7 @@ impl<P: Payload> Datagrams<P> {
         schedulers: &mut Schedulers,
         policy: impl Fn(u8) -> Option<StreamPolicy>,
     ) -> Option<ReadyDatagram> {
-        let all_suspect = carriers.iter().all(|carrier| carrier.is_suspect);
+        let all_avoided = carriers.iter().all(|carrier| carrier.is_avoided());
         let mut from = first;
         for _ in 0..MAX_SCANNED_DATAGRAMS {
             let (key, waiting) = self.queue.at_or_after(from)?;
@@ -370,7 +370,7 @@ impl<P: Payload> Datagrams<P> {
             let usable: Vec<(usize, PathView)> = carriers
                 .iter()
                 .enumerate()
-                .filter(|(_, c)| policy.paths.contains(c.path) && (all_suspect || !c.is_suspect))
+                .filter(|(_, c)| policy.paths.contains(c.path) && (all_avoided || !c.is_avoided()))
                 .map(|(at, carrier)| (at, carrier.path_view(now)))
                 .collect();
             let size = Size::from_bytes(data.len() as u64);

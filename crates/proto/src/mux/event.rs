@@ -2,6 +2,8 @@
 
 use std::ops::Add;
 
+use manyways_unit::Span;
+
 use super::{
     CarrierId, Destination, Direction, FlowId, Message, ResetCode, StreamId, TransportInfo,
 };
@@ -17,6 +19,18 @@ pub enum Input<P> {
         path: PathId,
         transport_info: TransportInfo,
     },
+    /// The carrier leads over a device that lends its network.
+    Lend {
+        carrier: CarrierId,
+        /// Number of the loan, the same at client and gateway.
+        join: u32,
+        /// Round-trip time of the half of the path that is not the carrier's transport.
+        rtt: Span,
+    },
+    /// The lender has dropped the next message of the carrier that needs an ACK.
+    Dropped { carrier: CarrierId },
+    /// The carrier will be closed soon: it gets no new messages.
+    Retire { carrier: CarrierId },
     /// A carrier was closed.
     Detach { carrier: CarrierId },
     /// The transport of a carrier reports its state.
@@ -78,6 +92,13 @@ pub enum Output<P> {
     Send {
         carrier: CarrierId,
         message: Message<P>,
+    },
+    /// Ask the lender of a carrier to drop the messages of these numbers, if it still has them: the
+    /// n-th message that needs an ACK has number n - 1.
+    Recall {
+        carrier: CarrierId,
+        first: u64,
+        last: u64,
     },
     /// Connect to the target of a stream.
     Open {
@@ -156,6 +177,8 @@ pub struct Counters {
     pub sent: u64,
     /// Part of `sent` that was reinjected because a carrier stalled.
     pub reinjected: u64,
+    /// Bytes that were recalled from a lender and given to another path.
+    pub recalled: u64,
     /// Reinjected bytes that the stalled carrier delivered after all.
     pub spurious: u64,
     /// Received bytes of streams.
@@ -175,6 +198,7 @@ impl Add for Counters {
         Self {
             sent: self.sent + other.sent,
             reinjected: self.reinjected + other.reinjected,
+            recalled: self.recalled + other.recalled,
             spurious: self.spurious + other.spurious,
             received: self.received + other.received,
             duplicate: self.duplicate + other.duplicate,

@@ -2,7 +2,7 @@
 
 use manyways_unit::Time;
 
-use super::carrier::SentContent;
+use super::carrier::{Carrier, SentContent};
 use super::datagram::ReceiveOutcome;
 use super::receive;
 use super::stream::{LocalReset, Stream};
@@ -75,7 +75,22 @@ impl<P: Payload> Mux<P> {
             Message::Credit { max_total: most } => {
                 self.send_credit = self.send_credit.max(most);
             }
-            Message::Ack { count } => self.on_ack(id, count)?,
+            Message::Ack { count } => self.on_ack(now, id, count)?,
+            Message::AckOf { join, count } => {
+                let of = |carrier: &&mut Carrier| {
+                    carrier.loan.as_ref().is_some_and(|loan| loan.join == join)
+                };
+                if let Some(carrier) = self.carriers.iter_mut().find(of) {
+                    carrier.on_alive(now);
+                    let id = carrier.id;
+                    self.on_ack(now, id, count)?;
+                }
+            }
+            Message::Recalled { first, last } => {
+                if let Some(carrier) = self.carrier(id) {
+                    carrier.permit_drop(first, last)?;
+                }
+            }
             Message::Relabel(label) => self.on_relabel(label)?,
             Message::Datagram { flow, number, label, peer, data } => {
                 match self.datagrams.receive(path, flow, label, number) {
@@ -304,14 +319,35 @@ impl<P: Payload> Mux<P> {
         Ok(())
     }
 
-    pub(super) fn on_ack(&mut self, id: CarrierId, count: u64) -> Result<(), &'static str> {
+    /// Processes that a lender has dropped the next message.
+    pub(super) fn on_dropped(&mut self, now: Time, id: CarrierId) -> Result<(), &'static str> {
+        let Some(carrier) = self.carrier(id) else { return Ok(()) };
+        if !carrier.may_drop() {
+            return Err("the lender dropped a message that it had to pass on");
+        }
+        carrier.on_alive(now);
+        carrier.receive(now);
+        Ok(())
+    }
+
+    pub(super) fn on_ack(
+        &mut self,
+        now: Time,
+        id: CarrierId,
+        count: u64,
+    ) -> Result<(), &'static str> {
         let Some(at) = self.carriers.iter().position(|carrier| carrier.id == id) else {
             return Ok(());
         };
         let count =
             self.carriers[at].on_ack(count).ok_or("it acknowledged data that was never sent")?;
+        let (mut acked, mut sent_at) = (0, now);
         for _ in 0..count {
             let Some(sent) = self.carriers[at].take_oldest() else { break };
+            if sent.is_recalled {
+                continue;
+            }
+            (acked, sent_at) = (acked + sent.content.bytes(), sent.sent_at);
             match sent.content {
                 SentContent::Open { stream, length } => {
                     self.edit(stream, |stream| {
@@ -337,6 +373,9 @@ impl<P: Payload> Mux<P> {
                 }
                 _ => {}
             }
+        }
+        if acked > 0 {
+            self.carriers[at].on_bytes_acked(now, acked, sent_at);
         }
         Ok(())
     }

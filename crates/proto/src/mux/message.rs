@@ -165,6 +165,16 @@ pub enum Message<P> {
     Ack {
         count: u64,
     },
+    /// [`Message::Ack`] of another carrier: that over a device of this join number.
+    AckOf {
+        join: u32,
+        count: u64,
+    },
+    /// The device of the carrier may drop these messages, counted from 0 as in [`Message::Ack`].
+    Recalled {
+        first: u64,
+        last: u64,
+    },
     /// The policy of a label.
     Relabel(Label),
     /// Changes the label of a stream unless it has a later revision. The label from `Open` is
@@ -245,6 +255,8 @@ mod kind {
     pub const PATH_DOWN: u8 = 0x19;
     pub const OPEN_CONFIRM: u8 = 0x1a;
     pub const OPENED: u8 = 0x1b;
+    pub const ACK_OF: u8 = 0x1c;
+    pub const RECALLED: u8 = 0x1d;
     pub const DATAGRAM: u8 = 0x20;
     pub const PART: u8 = 0x21;
     pub const CLOSE_FLOW: u8 = 0x23;
@@ -263,6 +275,8 @@ impl<P> Message<P> {
                 | Self::Welcome(_)
                 | Self::Refuse(..)
                 | Self::Ack { .. }
+                | Self::AckOf { .. }
+                | Self::Recalled { .. }
                 | Self::Datagram { .. }
                 | Self::Part { .. }
                 | Self::Ping { .. }
@@ -274,7 +288,10 @@ impl<P> Message<P> {
     /// Returns whether the message results from traffic of an application, which keeps a radio
     /// connected.
     pub fn is_traffic(&self) -> bool {
-        !matches!(self, Self::Ping { .. } | Self::Pong { .. } | Self::Ack { .. })
+        !matches!(
+            self,
+            Self::Ping { .. } | Self::Pong { .. } | Self::Ack { .. } | Self::AckOf { .. }
+        )
     }
 
     /// Returns the data of the application.
@@ -345,6 +362,16 @@ impl<P> Message<P> {
                 out.push(kind::ACK);
                 put_number(out, *count);
             }
+            Self::AckOf { join, count } => {
+                out.push(kind::ACK_OF);
+                put_number(out, (*join).into());
+                put_number(out, *count);
+            }
+            Self::Recalled { first, last } => {
+                out.push(kind::RECALLED);
+                put_number(out, *first);
+                put_number(out, *last);
+            }
             Self::Relabel(label) => {
                 out.push(kind::RELABEL);
                 put_label(out, label);
@@ -402,6 +429,8 @@ impl<T> Message<T> {
             }
             Self::Credit { max_total: most } => Message::Credit { max_total: most },
             Self::Ack { count } => Message::Ack { count },
+            Self::AckOf { join, count } => Message::AckOf { join, count },
+            Self::Recalled { first, last } => Message::Recalled { first, last },
             Self::Relabel(label) => Message::Relabel(label),
             Self::Assign { stream, label, revision } => Message::Assign { stream, label, revision },
             Self::Datagram { flow, number, label, peer, data } => {
@@ -494,6 +523,8 @@ impl<'a> Decoder<'a> {
             },
             kind::CREDIT => Message::Credit { max_total: self.number()? },
             kind::ACK => Message::Ack { count: self.number()? },
+            kind::ACK_OF => Message::AckOf { join: self.number32()?, count: self.number()? },
+            kind::RECALLED => Message::Recalled { first: self.number()?, last: self.number()? },
             kind::RELABEL => Message::Relabel(self.label()?),
             kind::ASSIGN => {
                 let label = self.byte()?;

@@ -4,13 +4,13 @@ use std::cmp::Ordering;
 
 use manyways_unit::{Size, Time};
 
-use super::carrier::SentContent;
+use super::carrier::{Carrier, SentContent};
 use super::class_queue::QueueKey;
 use super::message::MAX_DATA_HEADER;
 use super::queue::MAX_SCANNED_STREAMS;
 use super::send::Piece;
 use super::stream::{PendingCopy, PendingOpen};
-use super::{CarrierId, Label, MAX_PAYLOAD, Message, Mux, Payload, Role, StreamId};
+use super::{CarrierId, Feedback, Label, MAX_PAYLOAD, Message, Mux, Payload, Role, StreamId};
 use crate::ranges::{Range, Ranges};
 use crate::sched::{Assignment, PathView, SchedulerKind, SendRequest, StreamPolicy};
 
@@ -84,14 +84,16 @@ impl<P: Payload> Mux<P> {
     /// Returns the next ACK, ping or pong.
     pub(super) fn next_signal(&mut self, now: Time) -> Option<(usize, Message<P>)> {
         let sends_probes = self.sends_probes();
-        for (at, carrier) in
-            self.carriers.iter_mut().enumerate().filter(|(_, c)| c.writable_bytes > 0)
-        {
+        for at in 0..self.carriers.len() {
+            if let Some(found) = self.next_ack(now, at) {
+                return Some(found);
+            }
+            let carrier = &mut self.carriers[at];
+            if carrier.writable_bytes == 0 {
+                continue;
+            }
             if let Some(number) = carrier.pong.take() {
                 return Some((at, Message::Pong { number }));
-            }
-            if let Some(count) = carrier.take_ack(now) {
-                return Some((at, Message::Ack { count }));
             }
             let is_probe_due = carrier.probe_due_at().is_some_and(|at| at <= now) && sends_probes;
             if is_probe_due {
@@ -102,6 +104,40 @@ impl<P: Payload> Mux<P> {
             }
         }
         None
+    }
+
+    /// Returns the ACK of the messages of the carrier at `at`, if one is due, and the carrier for it.
+    fn next_ack(&mut self, now: Time, at: usize) -> Option<(usize, Message<P>)> {
+        let carrier = &self.carriers[at];
+        carrier.ack_at.filter(|due| *due <= now)?;
+        let join = carrier.loan.as_ref().map(|loan| loan.join);
+        let via = self.feedback_carrier(carrier)?;
+        let count = self.carriers[at].take_ack(now)?;
+        match join.filter(|_| self.carriers[via].id != self.carriers[at].id) {
+            Some(join) => Some((via, Message::AckOf { join, count })),
+            None => Some((via, Message::Ack { count })),
+        }
+    }
+
+    /// Returns the carrier for the ACKs of messages of `carrier`, if it has room.
+    pub(super) fn feedback_carrier(&self, carrier: &Carrier) -> Option<usize> {
+        let with_room = |at: &usize| self.carriers[*at].writable_bytes > 0;
+        let is_elsewhere = carrier.loan.is_some()
+            && self.config.role == Role::Client
+            && self.config.feedback == Feedback::Flexible;
+        if is_elsewhere {
+            let direct = |at: &usize| {
+                let other = &self.carriers[*at];
+                other.loan.is_none() && !other.is_avoided()
+            };
+            let mut direct = (0..self.carriers.len()).filter(direct).peekable();
+            if direct.peek().is_some() {
+                return direct
+                    .filter(with_room)
+                    .min_by_key(|at| self.carriers[*at].transport_info.rtt);
+            }
+        }
+        self.carriers.iter().position(|own| own.id == carrier.id).filter(with_room)
     }
 
     pub(super) fn next_datagram(&mut self, now: Time) -> Option<(usize, Message<P>)> {
@@ -121,12 +157,12 @@ impl<P: Payload> Mux<P> {
 
     pub(super) fn next_piece(&mut self, now: Time) -> Option<(usize, Message<P>)> {
         self.unblock();
-        let all_suspect = self.carriers.iter().all(|carrier| carrier.is_suspect);
+        let all_avoided = self.carriers.iter().all(|carrier| carrier.is_avoided());
         for QueueKey { class, .. } in self.queue_heads(&self.ready) {
             let policy = self.label_policy(class as u8);
             let mut usable: Vec<(usize, PathView)> = Vec::with_capacity(self.carriers.len());
             for (at, carrier) in self.carriers.iter_mut().enumerate() {
-                if policy.paths.contains(carrier.path) && (all_suspect || !carrier.is_suspect) {
+                if policy.paths.contains(carrier.path) && (all_avoided || !carrier.is_avoided()) {
                     let view = carrier.bulk_view(now, policy.priority);
                     if !view.is_writable && carrier.writable_bytes > 0 {
                         carrier.on_bulk_window_full();

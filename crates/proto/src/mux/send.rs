@@ -121,8 +121,8 @@ impl<P: Payload> SendHalf<P> {
         self.fin == Fin::Pending && self.pending.is_empty()
     }
 
-    /// Takes up to `max` bytes to send, about `ahead` bytes into the pending bytes, or the last pending
-    /// range if fewer are pending. At most `fresh` bytes may use new credit of the session.
+    /// Takes up to `max` bytes to send, about `ahead` bytes into the pending bytes, or the last
+    /// pending range if fewer are pending. At most `fresh` bytes may use new credit of the session.
     pub(super) fn take(&mut self, ahead: u64, max: usize, fresh: u64) -> Option<Piece> {
         if self.needs_bare_fin() {
             self.fin = Fin::Sent;

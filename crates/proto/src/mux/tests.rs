@@ -2,6 +2,8 @@ mod campaign;
 mod datagrams;
 mod failover;
 mod lane;
+mod lending;
+mod lent;
 mod message;
 mod probes;
 mod random;

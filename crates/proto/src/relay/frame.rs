@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use crate::mux::MAX_MESSAGE;
+use crate::mux::{MAX_MESSAGE, Message};
 
 /// Maximum length of a sealed message in bytes: a message with the tag of the seal.
 pub const MAX_SEALED: usize = MAX_MESSAGE + 16;
@@ -30,6 +30,8 @@ pub enum Frame<P> {
     Dropped { number: u64 },
     /// From the sender to the lender: these bulk frames are no longer needed.
     Recall { first: u64, last: u64 },
+    /// From the lender to both ends: it stops to lend. They send nothing new over it.
+    Leave,
 }
 
 /// Reason why bytes are not a frame.
@@ -46,6 +48,16 @@ pub enum FrameError {
 
 impl Class {
     pub const ALL: [Self; 3] = [Self::Bulk, Self::Control, Self::Datagram];
+
+    /// Returns the class of a message. All that the peer counts is in one class, so that the count of
+    /// an ACK is a number of this class.
+    pub fn of<P>(message: &Message<P>) -> Self {
+        match message {
+            Message::Datagram { .. } | Message::Part { .. } => Self::Datagram,
+            message if message.is_ack_eliciting() => Self::Bulk,
+            _ => Self::Control,
+        }
+    }
 
     /// Returns the number that stands for the class in a frame and in a nonce.
     pub fn code(self) -> u8 {
@@ -69,6 +81,7 @@ impl fmt::Display for Class {
 
 const DROPPED: u8 = 3;
 const RECALL: u8 = 4;
+const LEAVE: u8 = 5;
 
 impl<P> Frame<P> {
     /// Appends the frame to `out` except its sealed message, which has this length and follows.
@@ -89,6 +102,7 @@ impl<P> Frame<P> {
                 out.extend(first.to_be_bytes());
                 out.extend(last.to_be_bytes());
             }
+            Self::Leave => out.push(LEAVE),
         }
     }
 
@@ -100,6 +114,7 @@ impl<P> Frame<P> {
             }
             Self::Dropped { number } => Frame::Dropped { number },
             Self::Recall { first, last } => Frame::Recall { first, last },
+            Self::Leave => Frame::Leave,
         }
     }
 }
@@ -113,8 +128,11 @@ impl<'a> Frame<&'a [u8]> {
     pub fn decode(bytes: &'a [u8]) -> Result<Option<(Self, usize)>, FrameError> {
         let Some((kind, rest)) = bytes.split_first() else { return Ok(None) };
         let class = Class::ALL.into_iter().find(|class| class.code() == *kind);
-        if class.is_none() && !matches!(*kind, DROPPED | RECALL) {
-            return Err(FrameError::UnknownType(*kind));
+        match *kind {
+            LEAVE => return Ok(Some((Frame::Leave, 1))),
+            DROPPED | RECALL => {}
+            _ if class.is_some() => {}
+            _ => return Err(FrameError::UnknownType(*kind)),
         }
         let Some((first, rest)) = number(rest) else { return Ok(None) };
         if let Some(class) = class {
@@ -157,6 +175,7 @@ mod tests {
             }),
             any::<u64>().prop_map(|number| Frame::Dropped { number }),
             any::<(u64, u64)>().prop_map(|(first, last)| Frame::Recall { first, last }),
+            Just(Frame::Leave),
         ]
     }
 
@@ -199,7 +218,7 @@ mod tests {
 
     #[test]
     fn unknown_types_and_lengths_are_errors_at_once() {
-        assert_eq!(Frame::decode(&[5]), Err(FrameError::UnknownType(5)));
+        assert_eq!(Frame::decode(&[6]), Err(FrameError::UnknownType(6)));
         let mut long = vec![0; 9];
         long.extend((MAX_SEALED as u16 + 1).to_be_bytes());
         assert_eq!(Frame::decode(&long), Err(FrameError::Length(MAX_SEALED + 1)));

@@ -110,7 +110,7 @@ impl<P: AsRef<[u8]>> Lane<P> {
                 }
             }
             Frame::Recall { first, last } => self.recall(first, last),
-            Frame::Dropped { .. } => return Err(LaneError::FromLender),
+            Frame::Dropped { .. } | Frame::Leave => return Err(LaneError::FromLender),
         }
         Ok(())
     }

@@ -11,7 +11,7 @@
 
 use manyways_unit::{Rate, Size, Span};
 
-use super::{Assignment, PathView, Scheduler, SendRequest, min_index};
+use super::{Assignment, DeviceWait, PathView, Scheduler, SendRequest, min_index};
 
 /// Algorithm 1.
 #[derive(Debug, Default)]
@@ -53,7 +53,12 @@ fn delay(view: &PathView) -> Span {
     let sent_in = time(view.rate, view.unsent);
     match &view.second_hop {
         None => own + sent_in,
-        Some(hop) => own + sent_in.max(time(hop.rate, view.unsent + hop.backlog)) + hop.delay,
+        Some(hop) => match hop.wait {
+            DeviceWait::Backlog { bytes, .. } => {
+                own + sent_in.max(time(hop.rate, view.unsent + bytes)) + hop.delay
+            }
+            DeviceWait::Measured(wait) => own + sent_in + wait + hop.delay,
+        },
     }
 }
 

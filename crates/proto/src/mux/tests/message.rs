@@ -160,6 +160,9 @@ fn message() -> BoxedStrategy<Owned> {
         3 => of_a_flow(),
         1 => number().prop_map(|max_total| Message::Credit { max_total }),
         1 => number().prop_map(|count| Message::Ack { count }),
+        1 => (any::<u32>(), number()).prop_map(|(join, count)| Message::AckOf { join, count }),
+        1 => (number(), number())
+            .prop_map(|(first, last)| Message::Recalled { first, last }),
         1 => label().prop_map(Message::Relabel),
         1 => small().prop_map(|number| Message::Ping { number }),
         1 => small().prop_map(|number| Message::Pong { number }),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use manyways_unit::{Rate, Span, Time};
+use manyways_unit::{Rate, Size, Span, Time};
 use proptest::prelude::*;
 
 use super::simulation::{self, CLIENT, GATEWAY, Link, Simulation};
@@ -23,6 +23,10 @@ enum Event {
     Datagrams { end: usize, flow: u32, label: u8, lengths: Vec<usize> },
     Limit { carrier: usize, datagram: usize },
     Rtt { carrier: usize, millis: u64 },
+    Lend { pipe: Link, far: Link, kib: u64 },
+    Pipe { lender: usize, kbps: u64, silent: bool },
+    TakeAway { lender: usize },
+    Retire { lender: usize, end: usize },
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -35,7 +39,7 @@ fn event() -> impl Strategy<Value = Event> {
         2 => (0usize..3, any::<bool>())
             .prop_map(|(carrier, silent)| Event::Silent { carrier, silent }),
         1 => (0usize..3, 50u64..20_000).prop_map(|(carrier, kbps)| Event::Rate { carrier, kbps }),
-        2 => (0u8..4, 0usize..6, 0u32..8, prop::option::of(0u8..3), 0u8..3).prop_map(
+        2 => (0u8..4, 0..SchedulerKind::ALL.len(), 0u32..16, prop::option::of(0u8..3), 0u8..3).prop_map(
             |(label, scheduler, paths, primary, priority)| Event::Relabel {
                 label, scheduler, paths, primary, priority
             }
@@ -50,6 +54,12 @@ fn event() -> impl Strategy<Value = Event> {
             .prop_map(|(carrier, datagram)| Event::Limit { carrier, datagram }),
         // Messages on one carrier overtake messages on another one.
         1 => (0usize..3, 1u64..500).prop_map(|(carrier, millis)| Event::Rtt { carrier, millis }),
+        2 => (link(), link(), 1u64..512)
+            .prop_map(|(pipe, far, kib)| Event::Lend { pipe, far, kib }),
+        2 => (0usize..2, 50u64..20_000, prop::bool::weighted(0.2))
+            .prop_map(|(lender, kbps, silent)| Event::Pipe { lender, kbps, silent }),
+        1 => (0usize..2).prop_map(|lender| Event::TakeAway { lender }),
+        1 => (0usize..2, 0usize..2).prop_map(|(lender, end)| Event::Retire { lender, end }),
     ]
 }
 
@@ -77,7 +87,29 @@ proptest! {
         let mut datagrams = [Vec::new(), Vec::new()];
         for (pause, event) in events {
             let carriers = simulation.carrier_ids();
+            let lenders: Vec<_> = simulation.lent.iter().map(|lent| lent.id).collect();
             match event {
+                Event::Lend { pipe, far, kib } => {
+                    simulation.attach_lent(3, pipe, far, Size::from_kib(kib));
+                }
+                Event::Pipe { lender, kbps, silent } => {
+                    if let Some(id) = lenders.get(lender) {
+                        let now = simulation.now;
+                        simulation.lent(*id).pipe.rate = Rate::from_kbps(kbps);
+                        simulation.lent(*id).set_pipe_silent(now, silent);
+                    }
+                }
+                Event::TakeAway { lender } => {
+                    if let Some(id) = lenders.get(lender) {
+                        simulation.detach_lent(*id);
+                    }
+                }
+                Event::Retire { lender, end } => {
+                    if let Some(id) = lenders.get(lender) {
+                        let input = crate::mux::Input::Retire { carrier: *id };
+                        simulation.endpoints[end].handle(simulation.now, input);
+                    }
+                }
                 Event::Open { up, down, label, takes } => {
                     let stream = simulation.open(label, up, down);
                     for applications in &mut simulation.applications {
@@ -153,6 +185,9 @@ proptest! {
         // After all faults have ended, all data is delivered.
         for id in simulation.carrier_ids() {
             simulation.set_silent(id, false);
+        }
+        for lender in &mut simulation.lent {
+            lender.set_pipe_silent(simulation.now, false);
         }
         for label in 0..4 {
             let scheduler = SchedulerKind::ALL[usize::from(label)];

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use manyways_unit::{Rate, Span, Time};
+use manyways_unit::{Rate, Size, Span, Time};
 
 use super::lane::Lane;
 pub use super::lane::Link;
+use super::lent::LentCarrier;
 use crate::mux::{
     CarrierId, Config, Counters, Destination, FlowId, Input, Message, Mux, Output, Payload,
     ResetCode, Role, StreamId, TransportInfo,
@@ -75,6 +76,7 @@ pub struct Simulation {
     pub now: Time,
     pub endpoints: [Mux<Piece>; 2],
     carriers: Vec<Carrier>,
+    pub lent: Vec<LentCarrier>,
     next_carrier: u64,
     next_stream: u64,
     pub applications: [BTreeMap<StreamId, Application>; 2],
@@ -115,6 +117,7 @@ impl Simulation {
             now: Time::ZERO,
             endpoints: [end(Role::Client), end(Role::Gateway)],
             carriers: Vec::new(),
+            lent: Vec::new(),
             next_carrier: 0,
             next_stream: 0,
             applications: Default::default(),
@@ -147,6 +150,33 @@ impl Simulation {
             lanes: Default::default(),
         });
         id
+    }
+
+    /// Attaches a carrier over a lender with this buffer.
+    pub fn attach_lent(&mut self, path: u8, pipe: Link, far: Link, buffer: Size) -> CarrierId {
+        let carrier = CarrierId(self.next_carrier);
+        self.next_carrier += 1;
+        for (end, (own, other)) in [(pipe, far), (far, pipe)].into_iter().enumerate() {
+            let transport_info = TransportInfo::initial(own.rtt);
+            let path = PathId(path);
+            self.endpoints[end].handle(self.now, Input::Attach { carrier, path, transport_info });
+            let join = carrier.0 as u32;
+            self.endpoints[end].handle(self.now, Input::Lend { carrier, join, rtt: other.rtt });
+        }
+        self.lent.push(LentCarrier::new(carrier, pipe, far, buffer));
+        carrier
+    }
+
+    /// Removes a carrier over a lender with all that waits there.
+    pub fn detach_lent(&mut self, id: CarrierId) {
+        self.lent.retain(|carrier| carrier.id != id);
+        for end in &mut self.endpoints {
+            end.handle(self.now, Input::Detach { carrier: id });
+        }
+    }
+
+    pub fn lent(&mut self, id: CarrierId) -> &mut LentCarrier {
+        self.lent.iter_mut().find(|carrier| carrier.id == id).expect("a lent carrier")
     }
 
     /// Removes a carrier; `share` / 256 of its data in flight arrives before.
@@ -341,12 +371,18 @@ impl Simulation {
         let lanes = lanes.flat_map(|carrier| carrier.lanes.iter());
         let lanes = lanes.flat_map(|lane| lane.next_events(self.now));
         let ends = self.endpoints.iter().map(Mux::next_wakeup);
-        let next = lanes.chain(ends).flatten().min()?;
+        let lent = self.lent.iter().map(|carrier| carrier.next_event(self.now));
+        let next = lanes.chain(ends).chain(lent).flatten().min()?;
         // An endpoint without an action at its wakeup must not loop.
         Some(if next <= self.now { self.now + Span::from_micros(100) } else { next })
     }
 
     fn arrive(&mut self) {
+        for at in 0..self.lent.len() {
+            for (end, input) in self.lent[at].run(self.now) {
+                self.endpoints[end].handle(self.now, input);
+            }
+        }
         for at in 0..self.carriers.len() {
             for (from, to) in [(CLIENT, GATEWAY), (GATEWAY, CLIENT)] {
                 let carrier = &mut self.carriers[at];
@@ -377,6 +413,12 @@ impl Simulation {
     }
 
     fn report_writable(&mut self, end: usize) {
+        for lent in &self.lent {
+            let (transport_info, bytes) = lent.report(self.now, end);
+            let carrier = lent.id;
+            self.endpoints[end].handle(self.now, Input::TransportInfo { carrier, transport_info });
+            self.endpoints[end].handle(self.now, Input::Writable { carrier, bytes });
+        }
         for carrier in &self.carriers {
             let (info, bytes) = carrier.lanes[end].report(
                 self.now,
@@ -394,11 +436,20 @@ impl Simulation {
 
     fn execute(&mut self, end: usize, output: Output<Piece>) {
         match output {
+            Output::Recall { carrier, first, last } => {
+                let now = self.now;
+                self.lent(carrier).recall(now, end, first, last);
+            }
             Output::Send { carrier, message } => {
                 let mut head = Vec::new();
                 let payload = message.payload().map_or(0, |piece| piece.len);
                 message.encode_head(payload, &mut head);
                 let size = head.len() + payload;
+                if let Some(lent) = self.lent.iter_mut().find(|lent| lent.id == carrier) {
+                    self.sent.push((self.now, carrier, message.clone()));
+                    lent.submit(self.now, end, size, message);
+                    return;
+                }
                 let carrier = self.carriers.iter_mut().find(|c| c.id == carrier);
                 let carrier = carrier.expect("a carrier that was attached");
                 if matches!(message, Message::Datagram { .. } | Message::Part { .. }) {

@@ -267,6 +267,9 @@ impl World<'_> {
             Output::ProtocolViolation { violation, .. } => {
                 violated(format!("endpoint {end} reports a violation: {violation}"))
             }
+            Output::Recall { carrier, .. } => {
+                violated(format!("{carrier:?} has no lender and was asked to drop messages"))
+            }
             Output::Bye => self.notify(end, session, Notice::Bye),
         }
     }

@@ -1,0 +1,204 @@
+//! Paths over lenders: MPBond's set-up in virtual time.
+
+use manyways_unit::{Rate, Size, Span};
+
+use super::simulation::{self, CLIENT, GATEWAY, Link, Simulation};
+use crate::mux::{CarrierId, Config, Feedback, HopEstimate, Input, Message, Rebalance, StreamId};
+use crate::sched::{SchedulerKind, StreamPolicy};
+
+const BUFFER: Size = Size::from_mib(2);
+/// A queue of 150 ms.
+const QUEUE: Span = Span::from_millis(150);
+/// Rates of the direct path, the lender's path and the pipe in kbit/s.
+const RATES: [u64; 3] = [8_000, 10_000, 5_000];
+
+/// A device with a path of its own and one over a lender.
+struct Pair {
+    simulation: Simulation,
+    lent: CarrierId,
+}
+
+impl Pair {
+    fn new(rates: [u64; 3], scheduler: SchedulerKind, change: impl Fn(&mut Config)) -> Self {
+        let [direct, far, pipe] = rates;
+        let mut simulation = Simulation::with(change);
+        simulation.label(0, StreamPolicy { scheduler, ..StreamPolicy::default() });
+        let link = |kbps, rtt| Link { queue: QUEUE, ..simulation::link(kbps, rtt) };
+        simulation.attach(0, link(direct, 60));
+        let lent = simulation.attach_lent(1, link(pipe, 6), link(far, 60), BUFFER);
+        simulation.run_for(Span::from_millis(500));
+        Self { simulation, lent }
+    }
+
+    fn pams(rates: [u64; 3]) -> Self {
+        Self::new(rates, SchedulerKind::Pams, |_| {})
+    }
+
+    /// Downloads this many bytes and returns the time in seconds. After 2 s, the pipe gets another
+    /// rate.
+    fn download(&mut self, bytes: u64, pipe: Option<u64>) -> f64 {
+        let (begin, stream) = (self.simulation.now, self.simulation.open(0, 100, bytes));
+        if let Some(kbps) = pipe {
+            self.simulation.run_for(Span::from_secs(2));
+            self.simulation.lent(self.lent).pipe.rate = Rate::from_kbps(kbps);
+        }
+        self.simulation.run_for(Span::from_secs(60));
+        self.check(stream, bytes);
+        self.simulation.done_at(stream).expect("an end").since(begin).as_secs_f64()
+    }
+
+    #[track_caller]
+    fn check(&self, stream: StreamId, bytes: u64) {
+        assert_eq!(self.simulation.violations, Vec::<&str>::new());
+        let [client, _] = &self.simulation.applications;
+        assert_eq!(client[&stream].received, bytes, "{}", self.simulation.debug_state());
+    }
+
+    /// The messages of both ends over the lender.
+    fn lent_messages(&self) -> impl Iterator<Item = &Message<simulation::Piece>> {
+        let over = self.simulation.sent.iter().filter(|(_, carrier, _)| *carrier == self.lent);
+        over.map(|(_, _, message)| message)
+    }
+}
+
+#[test]
+fn both_paths_end_at_the_same_time() {
+    for (bytes, factor) in [(500_000, 1.2), (4_000_000, 1.06), (10_000_000, 1.04)] {
+        // All bytes at the rates of the direct path and of the pipe, and a request.
+        let bound = bytes as f64 * 8.0 / 13e6 + 0.06;
+        let time = Pair::pams(RATES).download(bytes, None);
+        assert!(time < bound * factor, "{bytes} bytes in {time} s, bound {bound} s");
+    }
+    let time = Pair::new(RATES, SchedulerKind::MinRtt, |_| {}).download(4_000_000, None);
+    assert!(time > 3.2, "minrtt fills the lender's buffer: {time} s");
+}
+
+#[test]
+fn bytes_that_wait_at_a_lender_are_recalled_if_its_pipe_slows_down() {
+    let run = |rebalance| {
+        let mut pair = Pair::new([5_000, 10_000, 5_000], SchedulerKind::Pams, |config| {
+            config.rebalance = rebalance;
+        });
+        let time = pair.download(4_000_000, Some(1_000));
+        let received = pair.simulation.counters(CLIENT);
+        (time, received.duplicate as f64 / received.received as f64)
+    };
+    let (without, _) = run(Rebalance::Off);
+    let (published, _) = run(Rebalance::Published);
+    let (ours, twice) = run(Rebalance::On);
+    assert!(ours < published && published < without * 0.6, "{ours}, {published}, {without} s");
+    // 2.5 MB until then, and the rest at 6 Mbit/s.
+    assert!(ours < 4.15, "{ours} s");
+    assert!(twice < 0.001, "{twice} of the bytes came twice");
+}
+
+#[test]
+fn a_faster_pipe_is_used() {
+    let time = Pair::pams([5_000, 10_000, 5_000]).download(4_000_000, Some(10_000));
+    assert!(time < 2.98, "{time} s: 2.5 MB in 2 s, then 15 Mbit/s");
+}
+
+#[test]
+fn the_backlog_tells_more_than_the_last_wait() {
+    let run = |estimate| {
+        let change = |config: &mut Config| config.hop_estimate = estimate;
+        let mut pair = Pair::new([5_000, 10_000, 5_000], SchedulerKind::Pams, change);
+        pair.download(4_000_000, None)
+    };
+    let [backlog, delay] = [HopEstimate::Backlog, HopEstimate::Delay].map(run);
+    assert!(backlog < delay, "{backlog}, {delay} s");
+}
+
+#[test]
+fn acks_of_a_client_do_not_wake_the_radio_of_a_lender() {
+    for feedback in [Feedback::Flexible, Feedback::Lender] {
+        let change = |config: &mut Config| config.feedback = feedback;
+        let mut pair = Pair::new(RATES, SchedulerKind::Pams, change);
+        pair.download(1_000_000, None);
+        let wakes = pair.lent_messages().any(|message| matches!(message, Message::Ack { .. }));
+        assert_eq!(wakes, feedback == Feedback::Lender);
+        assert_eq!(pair.simulation.lent(pair.lent).passed_on(CLIENT) > 0, wakes);
+    }
+}
+
+#[test]
+fn uploads_use_the_lender_too() {
+    let mut pair = Pair::pams([8_000, 5_000, 10_000]);
+    let (begin, stream) = (pair.simulation.now, pair.simulation.open(0, 4_000_000, 10));
+    pair.simulation.run_for(Span::from_secs(20));
+    let [_, gateway] = &pair.simulation.applications;
+    assert_eq!(gateway[&stream].received, 4_000_000);
+    let (end, _) = gateway[&stream].arrivals.last().expect("arrivals");
+    let time = end.since(begin).as_secs_f64();
+    assert!(time < 2.75, "{time} s at 13 Mbit/s");
+}
+
+#[test]
+fn what_a_vanished_lender_had_is_sent_again() {
+    let mut pair = Pair::pams(RATES);
+    let stream = pair.simulation.open(0, 100, 4_000_000);
+    pair.simulation.run_for(Span::from_secs(1));
+    assert!(pair.simulation.lent(pair.lent).backlog(GATEWAY) > 10_000);
+    pair.simulation.detach_lent(pair.lent);
+    pair.simulation.run_for(Span::from_secs(20));
+    pair.check(stream, 4_000_000);
+    assert!(pair.simulation.longest_stall(CLIENT, stream) < Span::from_millis(250));
+}
+
+#[test]
+fn a_silent_pipe_is_noticed_though_the_lender_answers() {
+    let mut pair = Pair::pams(RATES);
+    let stream = pair.simulation.open(0, 100, 6_000_000);
+    pair.simulation.run_for(Span::from_secs(1));
+    let now = pair.simulation.now;
+    pair.simulation.lent(pair.lent).set_pipe_silent(now, true);
+    pair.simulation.run_for(Span::from_secs(20));
+    pair.check(stream, 6_000_000);
+    let stall = pair.simulation.longest_stall(CLIENT, stream);
+    assert!(stall < Span::from_millis(600), "{stall}");
+}
+
+#[test]
+fn a_lender_that_leaves_gets_nothing_new_and_nothing_is_repeated() {
+    let mut pair = Pair::pams(RATES);
+    let stream = pair.simulation.open(0, 100, 4_000_000);
+    pair.simulation.run_for(Span::from_secs(1));
+    for end in [CLIENT, GATEWAY] {
+        let carrier = pair.lent;
+        pair.simulation.endpoints[end].handle(pair.simulation.now, Input::Retire { carrier });
+    }
+    let before = pair.lent_messages().filter(|message| message.is_traffic()).count();
+    pair.simulation.run_for(Span::from_secs(20));
+    pair.check(stream, 4_000_000);
+    let after = pair.lent_messages().filter(|message| message.is_traffic()).count();
+    assert_eq!(before, after);
+    assert_eq!(pair.simulation.counters(CLIENT).duplicate, 0);
+}
+
+#[test]
+fn a_lender_may_drop_only_what_was_recalled() {
+    let mut pair = Pair::pams(RATES);
+    let carrier = pair.lent;
+    let client = &mut pair.simulation.endpoints[CLIENT];
+    client.handle(pair.simulation.now, Input::Dropped { carrier });
+    pair.simulation.run_for(Span::from_millis(1));
+    assert_eq!(pair.simulation.violations, ["the lender dropped a message that it had to pass on"]);
+
+    let mut pair = Pair::pams(RATES);
+    let (now, direct) = (pair.simulation.now, pair.simulation.carrier_ids()[0]);
+    let client = &mut pair.simulation.endpoints[CLIENT];
+    for (carrier, first, last) in [(pair.lent, 0, 3), (pair.lent, 9, 4), (direct, 0, 3)] {
+        client.handle(now, Input::Message { carrier, message: Message::Recalled { first, last } });
+    }
+    for _ in 0..5 {
+        client.handle(now, Input::Dropped { carrier: pair.lent });
+    }
+    pair.simulation.run_for(Span::from_millis(1));
+    assert_eq!(
+        pair.simulation.violations,
+        [
+            "it recalled messages of a carrier without a lender",
+            "the lender dropped a message that it had to pass on"
+        ]
+    );
+}
