@@ -5,8 +5,10 @@ mod client;
 mod event_log;
 mod gateway;
 pub mod keygen;
+mod lend;
 mod listen;
 mod lookup;
+mod pair;
 pub mod policy;
 pub mod status;
 mod why;
@@ -48,6 +50,9 @@ enum Command {
     Status(status::Args),
     Why(why::Args),
     Check(check::Args),
+    Lend(lend::Args),
+    Pair(pair::PairArgs),
+    Unpair(pair::UnpairArgs),
 }
 
 impl Args {
@@ -68,6 +73,9 @@ pub fn run(args: Args) -> Result<ExitCode> {
         Command::Status(args) => status::run(&args),
         Command::Why(args) => why::run(args),
         Command::Check(args) => check::run(&args),
+        Command::Lend(args) => lend::run(args),
+        Command::Pair(args) => pair::pair(args),
+        Command::Unpair(args) => pair::unpair(&args),
     }
 }
 

@@ -30,7 +30,9 @@ pub mod interception;
 mod interception_scope;
 mod journal;
 mod key;
+mod lend;
 mod listeners;
+mod loans;
 mod memory;
 pub mod metrics;
 mod metrics_server;
@@ -41,6 +43,7 @@ mod proxy_connection;
 mod proxy_password;
 mod quic;
 mod rate_limit;
+mod seal;
 mod session;
 mod socks;
 mod status;
@@ -55,17 +58,21 @@ pub use allow::{
 };
 pub use carrier::CarrierError;
 pub use choice::ChoiceRequest;
-pub use client::{Client, ClientEvent, ClientOptions, ConnectFailure};
+pub use client::{Client, ClientEvent, ClientOptions, ConnectFailure, Lender, LendingConfig};
 pub use delay_gate::{DelayGrant, DelayRequest, GateCommand, GateEvent};
 pub use enforcer::PolicyEnforcer;
 pub use event::{BondEvent, BondOpen, BondShare};
 pub use gateway::{Gateway, GatewayError, GatewayOptions, StatusHandle};
 pub use gateway_status::{GatewayStatus, SessionPath, SessionStatus};
 pub use handshake::{ForeignMessage, HandshakeError, LossCause};
-pub use host_networks::{HostNetworks, find_networks};
+pub use host_networks::{HostNetworks, LenderError, find_networks};
 pub use interception_scope::InterceptionScope;
 pub use journal::Journal;
 pub use key::{KeyError, PrivateKey, PublicKey};
+pub use lend::{
+    LendError, LendEvent, LendLimit, LendOptions, Lending, LoanStatus, PairError, PairFile,
+    PairFileError, PairedDevice, PairedRole, pair,
+};
 pub use listeners::{Listeners, ProxyOptions};
 pub use manyways_proto::bond::choice::ChoiceError;
 pub use manyways_proto::bond::dial::{CarrierTransport, TransportChoice};

@@ -83,6 +83,12 @@ impl PathSpec {
         }
     }
 
+    /// Creates the path over a device that lends its network: connections to it do not use this
+    /// host's networks by name.
+    pub fn lender(name: &str) -> Self {
+        Self { name: name.to_owned(), mptcp: false, ..Self::kernel_mptcp() }
+    }
+
     /// Creates the path to this host itself: the kernel selects the address, and the host resolves
     /// the name.
     pub fn loopback() -> Self {

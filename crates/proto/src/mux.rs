@@ -41,8 +41,8 @@ use manyways_unit::{Span, Time};
 pub use carrier::{CarrierId, Direction, TransportInfo};
 pub use event::{Counters, Input, Output};
 pub use message::{
-    DecodeError, Destination, FlowId, Hello, Label, MAX_MESSAGE, MAX_PAYLOAD, Message, RefuseCode,
-    ResetCode, StreamId, VERSION, Welcome,
+    DecodeError, Destination, FlowId, Hello, Label, LoanMessage, MAX_MESSAGE, MAX_PAYLOAD, Message,
+    RefuseCode, ResetCode, Seed, StreamId, TicketId, VERSION, Welcome,
 };
 
 pub use rebalance::Rebalance;
@@ -83,12 +83,16 @@ pub enum Role {
 pub enum Feedback {
     /// Over the lender.
     Lender,
+    /// Over the lender, which passes them on only while the gateway sends.
+    OnDemand,
     /// Over a carrier without a lender, as far as there is one: the client does not know whether the
     /// radio of the lender is on. A gateway answers over the lender, whose radio is on.
     #[default]
     Flexible,
 }
 
+/// Maximum number of messages about loans that wait for a carrier.
+const MAX_LOAN_MESSAGES: usize = 64;
 /// Interval at which the transport is sampled while bulk data waits for the window beside a call.
 const GATE_INTERVAL: Span = Span::from_millis(1);
 
@@ -193,6 +197,8 @@ pub struct Mux<P> {
     used_paths: PathSet,
     /// The carrier of the last received traffic.
     last_receiver: Option<CarrierId>,
+    /// Messages about loans that are not sent yet.
+    loan_messages: VecDeque<LoanMessage>,
     /// When bulk data waited last for the window beside a call. `None` if it does not.
     gated_at: Option<Time>,
     /// Remaining reinjection budget in bytes; negative if the last message was larger than the
@@ -237,6 +243,7 @@ impl<P: Payload> Mux<P> {
             unacked_bytes: 0,
             used_paths: PathSet::NONE,
             last_receiver: None,
+            loan_messages: VecDeque::new(),
             gated_at: None,
             counters: Counters::default(),
         }
@@ -263,6 +270,11 @@ impl<P: Payload> Mux<P> {
             Input::Dropped { carrier } => {
                 if let Err(what) = self.on_dropped(now, carrier) {
                     self.outputs.push_back(Output::ProtocolViolation { carrier, violation: what });
+                }
+            }
+            Input::Loan(message) => {
+                if self.loan_messages.len() < MAX_LOAN_MESSAGES {
+                    self.loan_messages.push_back(message);
                 }
             }
             Input::Retire { carrier } => {

@@ -1,6 +1,7 @@
 //! `manyways bond client`: the endpoint on the device.
 
 mod control;
+mod lenders;
 mod messages;
 mod options;
 mod proxies;
@@ -23,7 +24,7 @@ use manyways_sys::privilege;
 use manyways_sys::tproxy::{Names, Selection};
 
 use self::messages::{print_events, print_families, warn_unknown_networks};
-pub use self::options::{Args, parse_user};
+pub use self::options::{Args, parse_estimate, parse_rebalance, parse_user};
 use super::{event_log, keygen, lookup, policy};
 use crate::failure::Failure;
 
@@ -64,6 +65,9 @@ async fn serve(
     // An address is not resolved again.
     let is_name = args.gateway.parse::<SocketAddr>().is_err();
     options.gateway_name = is_name.then(|| args.gateway.clone());
+    options.lending.rebalance = args.reinject;
+    options.lending.estimate = args.estimate;
+    options.lending.feedback = args.feedback;
     let (client, events) = Client::new(options).context("TLS cannot be set up")?;
     let selection = NetworkSelection { via: args.via.clone() };
     let found = find_networks(&selection, &client.gateway())?;
@@ -76,6 +80,9 @@ async fn serve(
         );
     }
     let networks = HostNetworks::follow(client.clone(), selection, found);
+    if !args.no_lenders {
+        tokio::task::spawn_local(lenders::follow(networks.clone(), args.quiet));
+    }
     tokio::task::spawn_local(print_events(events, args.gateway.clone(), args.quiet));
     let journal = match &args.events {
         Some(path) => event_log::start(path, &client)?,

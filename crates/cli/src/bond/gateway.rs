@@ -10,10 +10,12 @@ use manyways_net::bond::control::{BondRole, ControlRequest, ControlResponse};
 use manyways_net::bond::{AllowFile, Gateway, GatewayError, GatewayOptions, StatusHandle, metrics};
 use manyways_net::control::{ControlServer, Response};
 use manyways_proto::bond::egress::EgressFilter;
+use manyways_proto::mux::{HopEstimate, Rebalance};
 use manyways_sys::privilege;
 use manyways_unit::human::{self, count_with_noun};
 use manyways_unit::{Prefix, Size, Span};
 
+use super::client::{parse_estimate, parse_rebalance};
 use super::{keygen, listen};
 use crate::failure::Failure;
 
@@ -68,6 +70,12 @@ pub struct Args {
     /// For tests: keep the session of a client without connections for this time.
     #[arg(long, value_name = "DURATION", hide = true)]
     session_linger: Option<Span>,
+    /// For measurements: which messages are recalled from a lender.
+    #[arg(long, value_name = "off|print|on", default_value = "on", hide = true, value_parser = parse_rebalance)]
+    reinject: Rebalance,
+    /// For measurements: how the wait at a lender is estimated.
+    #[arg(long, value_name = "backlog|delay", default_value = "backlog", hide = true, value_parser = parse_estimate)]
+    estimate: HopEstimate,
     /// Print only errors and warnings.
     #[arg(short, long)]
     pub quiet: bool,
@@ -128,6 +136,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
         let (open_files, memory) = (options.open_files, options.memory);
         let clients = options.allow.clients().len() as u64;
         options.egress = EgressFilter::new(args.permit);
+        options.lending.rebalance = args.reinject;
+        options.lending.estimate = args.estimate;
         options.quic_idle_timeout = args.quic_idle_timeout.unwrap_or(options.quic_idle_timeout);
         options.session.linger = args.session_linger.unwrap_or(options.session.linger);
         let gateway = Gateway::bind(options).map_err(listen_failure)?;

@@ -11,7 +11,8 @@ use bytes::{Buf, Bytes, BytesMut};
 use manyways_proto::bond::carrier::{INITIAL_RTT, MAX_UNSENT, UnsentLimit};
 use manyways_proto::bond::dial::{CarrierEnd, CarrierTransport};
 use manyways_proto::bond::path::TransportStats;
-use manyways_proto::mux::{DecodeError, Message, Payload, TransportInfo};
+use manyways_proto::mux::{DecodeError, LoanMessage, Message, Payload, Seed, TransportInfo};
+use manyways_proto::relay::{Frame, FrameError};
 use manyways_sys::socket::{is_writable, set_notsent_lowat, tcp_state};
 use manyways_unit::{Rate, Size, Span};
 use rustls::Connection;
@@ -20,12 +21,13 @@ use tokio::net::TcpStream;
 
 use super::descriptors::Descriptor;
 use super::quic::QuicCarrier;
+use super::seal::{Opener, SealError, Sealer, Way};
 
 /// Maximum bytes of one read.
 const READ_CHUNK: usize = 256 << 10;
 /// Payloads below this size are copied out of the read buffer. A reference to a few bytes would
 /// keep the whole buffer in memory.
-const COPY_THRESHOLD: usize = 8 << 10;
+pub(super) const COPY_THRESHOLD: usize = 8 << 10;
 /// Bytes of applications, as the payload of a message.
 #[derive(Clone, Debug)]
 pub(super) struct Chunk(pub(super) Bytes);
@@ -54,7 +56,7 @@ pub(super) struct TcpCarrier {
     tls: Connection,
     /// Encoded messages that are not encrypted yet.
     plain: Vec<u8>,
-    decoder: Decoder,
+    wire: Wire,
     limit: UnsentLimit,
     /// The limit that is set in the kernel (TCP_NOTSENT_LOWAT), in bytes.
     lowat: u64,
@@ -65,6 +67,33 @@ pub(super) struct TcpCarrier {
     sent: u64,
     /// Of the socket, at a gateway.
     pub(super) descriptor: Option<Descriptor>,
+}
+
+/// The form of messages on a carrier.
+enum Wire {
+    Plain(Decoder),
+    /// At an end of a path over a lender.
+    Sealed(Box<SealedWire>),
+    /// At a lender, with the beginning of an incomplete frame.
+    Relay(BytesMut),
+}
+
+struct SealedWire {
+    sealer: Sealer,
+    opener: Opener,
+    /// The beginning of an incomplete frame.
+    begun: BytesMut,
+}
+
+/// What arrives on a carrier.
+pub(super) enum Received {
+    Message(Message<Chunk>),
+    /// The lender has dropped the next message that needs an ACK.
+    Dropped,
+    /// The lender stops to lend.
+    Leave,
+    /// At a lender.
+    Frame(Frame<Bytes>),
 }
 
 /// The reason for the end of a carrier.
@@ -89,6 +118,12 @@ pub enum CarrierError {
     /// A message of the peer cannot be decoded.
     #[error("{0}")]
     Message(#[from] DecodeError),
+    /// The lender of the path does not do its part.
+    #[error("{0}")]
+    Seal(#[from] SealError),
+    /// An end of a path does not send frames.
+    #[error("{0}")]
+    Frame(#[from] FrameError),
 }
 
 impl CarrierError {
@@ -111,7 +146,7 @@ impl TcpCarrier {
             stream: Rc::new(stream),
             tls,
             plain: Vec::new(),
-            decoder: Decoder::default(),
+            wire: Wire::Plain(Decoder::default()),
             limit: UnsentLimit::default(),
             lowat: 0,
             unsent: 0,
@@ -121,6 +156,30 @@ impl TcpCarrier {
         };
         carrier.set_lowat(UnsentLimit::default().bytes());
         carrier
+    }
+
+    /// Seals all further messages for the other end of a path over a lender: `way` is that of sent
+    /// messages. Returns false if the library has no keys.
+    pub(super) fn seal(&mut self, seed: &Seed, way: Way) -> bool {
+        let (sealer, opener) = (Sealer::new(seed, way), Opener::new(seed, way.opposite()));
+        let (Some(sealer), Some(opener)) = (sealer, opener) else { return false };
+        let begun = self.take_begun();
+        self.wire = Wire::Sealed(Box::new(SealedWire { sealer, opener, begun }));
+        true
+    }
+
+    /// Reads frames from now on, for the other connection of a lender.
+    pub(super) fn relay(&mut self) {
+        self.wire = Wire::Relay(self.take_begun());
+    }
+
+    /// Takes the received bytes that are not decoded.
+    fn take_begun(&mut self) -> BytesMut {
+        match &mut self.wire {
+            Wire::Plain(decoder) => std::mem::take(&mut decoder.0),
+            Wire::Sealed(wire) => std::mem::take(&mut wire.begun),
+            Wire::Relay(begun) => std::mem::take(begun),
+        }
     }
 
     fn set_lowat(&mut self, bytes: u64) {
@@ -169,9 +228,34 @@ impl TcpCarrier {
     }
 
     pub(super) fn queue(&mut self, message: &Message<Chunk>) {
-        let payload = message.payload().map_or(&[][..], |chunk| &chunk.0[..]);
-        message.encode_head(payload.len(), &mut self.plain);
-        self.plain.extend_from_slice(payload);
+        match &mut self.wire {
+            Wire::Plain(_) | Wire::Relay(_) => {
+                let payload = message.payload().map_or(&[][..], |chunk| &chunk.0[..]);
+                message.encode_head(payload.len(), &mut self.plain);
+                self.plain.extend_from_slice(payload);
+            }
+            Wire::Sealed(wire) => wire.sealer.seal(message, &mut self.plain),
+        }
+    }
+
+    /// Returns the encrypted bytes of the connection: received, sent.
+    pub(super) fn byte_counts(&self) -> (u64, u64) {
+        (self.received, self.sent)
+    }
+
+    /// Returns the bytes that are queued for the next flush.
+    pub(super) fn queued_bytes(&self) -> usize {
+        self.plain.len()
+    }
+
+    /// Queues a frame: at a lender any one, at an end of its path a recall.
+    pub(super) fn queue_frame(&mut self, frame: &Frame<Bytes>) {
+        let sealed = match frame {
+            Frame::Sealed { sealed, .. } => &sealed[..],
+            _ => &[],
+        };
+        frame.encode_head(sealed.len(), &mut self.plain);
+        self.plain.extend_from_slice(sealed);
     }
 
     /// Writes queued messages. Returns whether the kernel took all of them and accepts more.
@@ -218,7 +302,7 @@ impl TcpCarrier {
     pub(super) fn read(
         &mut self,
         buffer: &mut Vec<u8>,
-        mut with: impl FnMut(Message<Chunk>),
+        mut with: impl FnMut(Received),
     ) -> Result<(), CarrierError> {
         buffer.resize(READ_CHUNK, 0);
         let count = match self.stream.try_read(buffer) {
@@ -238,7 +322,7 @@ impl TcpCarrier {
 
     /// Decrypts received records. The first call processes the bytes that arrived with the
     /// handshake.
-    pub(super) fn decrypt(&mut self, with: impl FnMut(Message<Chunk>)) -> Result<(), CarrierError> {
+    pub(super) fn decrypt(&mut self, mut with: impl FnMut(Received)) -> Result<(), CarrierError> {
         let state = match self.tls.process_new_packets() {
             Ok(state) => state,
             Err(error) => {
@@ -248,7 +332,11 @@ impl TcpCarrier {
             }
         };
         let mut more = state.plaintext_bytes_to_read();
-        let begun = &mut self.decoder.0;
+        let begun = match &mut self.wire {
+            Wire::Plain(decoder) => &mut decoder.0,
+            Wire::Sealed(wire) => &mut wire.begun,
+            Wire::Relay(begun) => begun,
+        };
         begun.reserve(more);
         while more > 0 {
             let start = begun.len();
@@ -257,12 +345,33 @@ impl TcpCarrier {
             begun.truncate(start + count);
             more -= count.max(1).min(more);
         }
-        self.decoder.decode(with)?;
+        match &mut self.wire {
+            Wire::Plain(decoder) => decoder.decode(|message| with(Received::Message(message)))?,
+            Wire::Sealed(wire) => wire.opener.open(&mut wire.begun, with)?,
+            Wire::Relay(begun) => take_frames(begun, with)?,
+        }
         if state.peer_has_closed() {
             return Err(CarrierError::Closed);
         }
         Ok(())
     }
+}
+
+/// Takes the complete frames at the start of `bytes`, and calls `with` for each.
+fn take_frames(bytes: &mut BytesMut, mut with: impl FnMut(Received)) -> Result<(), FrameError> {
+    while let Some((frame, length)) = Frame::decode(bytes)? {
+        let frame = frame.map(<[u8]>::len);
+        let mut whole = bytes.split_to(length);
+        if let Frame::Sealed { sealed, .. } = frame {
+            whole.advance(length - sealed);
+        }
+        let sealed = match whole.len() >= COPY_THRESHOLD {
+            true => whole.freeze(),
+            false => Bytes::copy_from_slice(&whole),
+        };
+        with(Received::Frame(frame.map(|_| sealed)));
+    }
+    Ok(())
 }
 
 /// Decodes messages from a stream of bytes.
@@ -283,7 +392,13 @@ impl Decoder {
     }
 
     fn decode(&mut self, mut with: impl FnMut(Message<Chunk>)) -> Result<(), DecodeError> {
-        while let Some((message, length)) = Message::decode(&self.0)? {
+        let mut is_over = false;
+        while !is_over && let Some((message, length)) = Message::decode(&self.0)? {
+            // Frames follow.
+            is_over = matches!(
+                message,
+                Message::Loan(LoanMessage::Redeemed | LoanMessage::Joined { .. })
+            );
             let size = message.payload().map_or(0, |data| data.len());
             // The payload is always the end of a message.
             if size >= COPY_THRESHOLD {
@@ -375,10 +490,15 @@ impl CarrierIo {
         let (mut buffer, mut messages) = (Vec::new(), Vec::new());
         match self {
             Self::Tcp(io) => {
-                io.decrypt(|message| messages.push(message))?;
+                let take = |messages: &mut Vec<_>, received| {
+                    if let Received::Message(message) = received {
+                        messages.push(message);
+                    }
+                };
+                io.decrypt(|received| take(&mut messages, received))?;
                 while messages.is_empty() {
                     io.stream.ready(Interest::READABLE).await?;
-                    io.read(&mut buffer, |message| messages.push(message))?;
+                    io.read(&mut buffer, |received| take(&mut messages, received))?;
                 }
             }
             Self::Quic(io) => {
@@ -400,7 +520,7 @@ impl CarrierIo {
     /// Returns the encrypted bytes of the connection: received, sent.
     pub(super) fn byte_counts(&self) -> (u64, u64) {
         match self {
-            Self::Tcp(io) => (io.received, io.sent),
+            Self::Tcp(io) => io.byte_counts(),
             Self::Quic(io) => (io.received(), io.sent()),
         }
     }

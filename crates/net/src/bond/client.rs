@@ -1,5 +1,7 @@
 //! The client: one carrier on each path, as [`Dialer`] decides, and one session over all paths.
 
+mod lenders;
+
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::future::{Future, pending, ready};
@@ -12,12 +14,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use manyways_proto::bond::carrier;
 use manyways_proto::bond::dial::{self, CarrierTransport, Dialer, Event as DialEvent, Output};
-use manyways_proto::bond::dial::{Failure, Loss, PacketSize, TransportChoice};
+use manyways_proto::bond::dial::{Failure, FailureKind, Loss, PacketSize, TransportChoice};
 use manyways_proto::bond::interception::AddressFamilies;
 use manyways_proto::bond::path::PathState;
 use manyways_proto::happy_eyeballs;
-use manyways_proto::mux::{CarrierId, Config, FlowId, Hello, Input, Role, StreamId};
+use manyways_proto::mux::{CarrierId, Config, Feedback, FlowId, Hello, HopEstimate, Input};
 use manyways_proto::mux::{Destination, RefuseCode, VERSION};
+use manyways_proto::mux::{Rebalance, Role, StreamId};
 use manyways_proto::sched::PathId;
 use manyways_sys::clock::Clock;
 use manyways_unit::Span;
@@ -25,9 +28,13 @@ use ring::rand::{SecureRandom, SystemRandom};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, Connection};
 use tokio::net::TcpStream;
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 use tokio_rustls::TlsConnector;
+
+pub use lenders::Lender;
+pub(super) use lenders::keep_alive;
+use lenders::{Pipe, Ticket};
 
 use super::carrier::{CarrierError, CarrierIo, Chunk, TcpCarrier};
 use super::flow_counters::StreamTotals;
@@ -65,6 +72,25 @@ pub struct ClientOptions {
     /// Time without paths after which the gateway may have ended the session; the next connection
     /// then starts a new one. At most the time for which the gateway keeps it.
     pub session_lifetime: Span,
+    /// Treatment of paths over lenders.
+    pub lending: LendingConfig,
+}
+
+/// Treatment of paths over lenders, at one end.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LendingConfig {
+    pub rebalance: Rebalance,
+    pub estimate: HopEstimate,
+    pub feedback: Feedback,
+}
+
+impl LendingConfig {
+    pub(super) fn apply(self, mut config: Config) -> Config {
+        config.rebalance = self.rebalance;
+        config.hop_estimate = self.estimate;
+        config.feedback = self.feedback;
+        config
+    }
 }
 
 impl ClientOptions {
@@ -80,6 +106,7 @@ impl ClientOptions {
             keepalive: None,
             socket_mark: None,
             session_lifetime: dial::Config::default().session_lifetime,
+            lending: LendingConfig::default(),
         }
     }
 }
@@ -176,7 +203,13 @@ struct Inner {
     /// Addresses of the gateway, watched by other tasks.
     gateway: watch::Sender<Vec<SocketAddr>>,
     gateway_name: Option<String>,
+    key: PrivateKey,
+    lending: LendingConfig,
     tls: Arc<ClientConfig>,
+    /// Whether the gateway gives tickets for lenders; `None` before its first welcome.
+    lends: Cell<Option<bool>>,
+    /// Attempts that wait for a ticket.
+    tickets: RefCell<HashMap<PathId, oneshot::Sender<Result<Ticket, String>>>>,
     proof: Arc<GatewayProof>,
     socket_mark: Option<u32>,
     keepalive: Option<Duration>,
@@ -194,6 +227,8 @@ struct Inner {
 
 struct Path {
     spec: PathSpec,
+    /// `Some` over a lender.
+    pipe: Option<Arc<Pipe>>,
     /// The task that connects; `None` if there is no attempt.
     attempt: Option<AbortHandle>,
 }
@@ -208,7 +243,8 @@ impl Client {
         options: ClientOptions,
     ) -> Result<(Self, mpsc::UnboundedReceiver<ClientEvent>), rustls::Error> {
         let tls = tls::client(&options.key, options.gateway_key, tls::ALPN_PROTOCOL)?;
-        let (handle, session_events) = SessionHandle::new(Config::new(Role::Client), None);
+        let session_config = options.lending.apply(Config::new(Role::Client));
+        let (handle, session_events) = SessionHandle::new(session_config, None);
         let (events, receiver) = mpsc::unbounded_channel();
         let mut config = dial::Config::default();
         config.transport = options.transport;
@@ -221,7 +257,11 @@ impl Client {
             timer: Notify::new(),
             gateway: watch::Sender::new(options.gateway),
             gateway_name: options.gateway_name,
+            key: options.key,
+            lending: options.lending,
             tls,
+            lends: Cell::new(None),
+            tickets: RefCell::default(),
             proof: Arc::new(GatewayProof::new(&options.gateway_key)),
             socket_mark: options.socket_mark,
             keepalive: options.keepalive,
@@ -244,7 +284,7 @@ impl Client {
 
     /// Adds a path, and keeps a carrier on it.
     pub fn add_path(&self, spec: PathSpec) -> PathId {
-        self.0.paths.borrow_mut().push(Path { spec, attempt: None });
+        self.0.paths.borrow_mut().push(Path { spec, pipe: None, attempt: None });
         let id = self.0.dialer.borrow_mut().add_path();
         self.pump();
         self.notify_traffic(TrafficEvent::PathsChanged);
@@ -431,6 +471,10 @@ impl Client {
                 SessionEvent::Delivered { carrier, direction } => {
                     self.dialer(dial::Input::Delivered(carrier, direction));
                 }
+                SessionEvent::Loan(message) => self.on_loan(message),
+                SessionEvent::LenderLeaves { path } => {
+                    tracing::debug!("the lender of path {} leaves", path.0);
+                }
                 SessionEvent::Recovered { carrier } => {
                     self.notify_traffic(TrafficEvent::PathsChanged);
                     self.dialer(dial::Input::Recovered(carrier));
@@ -503,7 +547,10 @@ impl Client {
             Output::AnnounceLinkDown(path) => self.0.handle.handle(Input::PathDown { path }),
             Output::RenewSession => {
                 self.0.session.set(new_session());
-                self.0.handle.with(|session| session.restart(Config::new(Role::Client)));
+                let lending = self.0.lending;
+                self.0
+                    .handle
+                    .with(|session| session.restart(lending.apply(Config::new(Role::Client))));
                 self.0.flows.borrow_mut().clear();
             }
             Output::LookUp => drop(tokio::task::spawn_local(self.clone().look_up())),
@@ -568,11 +615,14 @@ impl Client {
         transport: CarrierTransport,
         packets: PacketSize,
     ) -> Result<(), HandshakeError> {
-        let spec = {
+        let (spec, pipe) = {
             let paths = self.0.paths.borrow();
             let path = paths.get(usize::from(id.0)).ok_or(HandshakeError::LinkDown)?;
-            path.spec.clone()
+            (path.spec.clone(), path.pipe.clone())
         };
+        if let Some(pipe) = pipe {
+            return self.connect_lender(id, pipe).await;
+        }
         let mut io = match transport {
             CarrierTransport::Tcp => self.connect_tcp(&spec, packets).await?,
             CarrierTransport::Quic => self.connect_quic(&spec).await?,
@@ -588,12 +638,16 @@ impl Client {
             stream_credit: config.stream_credit,
         };
         let (welcome, early) = handshake::send_hello(&mut io, hello).await?;
-        if !self.0.dialer.borrow_mut().accepts(welcome.instance) {
-            let words = "the session has begun again at the gateway".to_owned();
-            return Err(HandshakeError::Refused(RefuseCode::UnknownSession, words));
-        }
+        self.0.dialer.borrow_mut().accept(welcome.instance).map_err(|kind| match kind {
+            FailureKind::UnknownSession => {
+                let words = "the session has begun again at the gateway".to_owned();
+                HandshakeError::Refused(RefuseCode::UnknownSession, words)
+            }
+            _ => HandshakeError::OtherSession,
+        })?;
         let families = AddressFamilies { v4: welcome.v4, v6: welcome.v6 };
         self.0.families.send_replace(Some(families));
+        self.0.lends.set(Some(welcome.lends));
         let handle = &self.0.handle;
         let (credit, stream_credit) = (welcome.credit, welcome.stream_credit);
         handle.handle(Input::InitialCredit { credit, stream_credit });

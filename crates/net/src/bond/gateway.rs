@@ -20,7 +20,8 @@ use manyways_proto::bond::session::{
 use manyways_proto::bond::{carrier, session};
 use manyways_proto::happy_eyeballs;
 use manyways_proto::mux::{
-    Config, Destination, Hello, Input, RefuseCode, ResetCode, Role, StreamId, VERSION, Welcome,
+    Config, Destination, Hello, Input, LoanMessage, Message, RefuseCode, ResetCode, Role, StreamId,
+    TicketId, VERSION, Welcome,
 };
 use manyways_sys::clock::Clock;
 use manyways_sys::interface;
@@ -36,7 +37,8 @@ use tokio::time::timeout;
 use tokio_rustls::LazyConfigAcceptor;
 
 use super::allow::{AllowFile, AuthorizedClient};
-use super::carrier::{CarrierIo, TcpCarrier};
+use super::carrier::{CarrierIo, Chunk, TcpCarrier};
+use super::client::LendingConfig;
 use super::client_tasks::{AllTasks, ClientTasks};
 use super::descriptors::{ClientDescriptors, Descriptor, Descriptors};
 use super::gateway_proof::GatewayProof;
@@ -44,10 +46,12 @@ use super::gateway_status::{GatewayStatus, SessionStatus};
 use super::handshake::{self, HandshakeError};
 use super::key::{PrivateKey, PublicKey};
 use super::listeners::accept_each;
+use super::loans::{LentSession, Loans};
 use super::memory::{self, Memory, SessionMemory};
 use super::pending_handshakes::{Greeting, Handshake, PendingHandshakes};
 use super::quic::{self, QuicCarrier};
 use super::rate_limit::SharedRateLimit;
+use super::seal::Way;
 use super::session::{SessionEvent, SessionHandle};
 use super::status::Totals;
 use super::udp::FlowSockets;
@@ -80,6 +84,8 @@ pub struct GatewayOptions {
     pub open_files: u64,
     /// Memory for the buffers of all clients together.
     pub memory: Size,
+    /// Treatment of paths over lenders.
+    pub lending: LendingConfig,
 }
 
 impl GatewayOptions {
@@ -94,6 +100,7 @@ impl GatewayOptions {
             session: session::Config::default(),
             open_files: DEFAULT_OPEN_FILES,
             memory: memory::default_budget(),
+            lending: LendingConfig::default(),
         }
     }
 }
@@ -139,6 +146,8 @@ enum RefusedConnection {
     NoDescriptor(String),
     #[error("many strangers connect, and it does not know the key of this gateway")]
     Stranger,
+    #[error("it comes as a lender: {0}")]
+    Lender(String),
 }
 
 /// A key has reached its limit of sessions.
@@ -169,6 +178,7 @@ impl RefusedConnection {
                 RefusalCause::Lost
             }
             Self::Handshake(_) => RefusalCause::Foreign,
+            Self::Lender(_) => RefusalCause::UnknownKey,
             Self::TooManySessions(_) => RefusalCause::Sessions,
             Self::NoDescriptor(_) => RefusalCause::Descriptors,
             Self::Stranger => RefusalCause::Stranger,
@@ -206,8 +216,10 @@ struct State {
     /// Totals of the sessions that have ended, by client.
     ended: RefCell<BTreeMap<String, Totals>>,
     handshakes: PendingHandshakes,
+    loans: Loans,
     descriptors: Descriptors,
     memory: Memory,
+    lending: LendingConfig,
     tasks: AllTasks,
     /// When a client's lack of descriptors was logged.
     shortages: RefCell<HashMap<PublicKey, Time>>,
@@ -278,18 +290,19 @@ impl Gateway {
     /// If an address cannot be bound, TLS or QUIC cannot be set up, or this host's addresses cannot
     /// be listed.
     pub fn bind(options: GatewayOptions) -> Result<Self, GatewayError> {
-        let allow = options.allow.clone();
+        let (allow, loans) = (options.allow.clone(), Loans::default());
         let clock = Clock::start();
+        let tickets = loans.clone();
         let unknown = Mutex::new(UnknownKeys::default());
         let is_authorized = move |key: &PublicKey| {
-            let is_known = allow.clients().find(key).is_some();
+            let is_known = allow.clients().find(key).is_some() || tickets.expects(clock.now(), key);
             let mut unknown = unknown.lock().unwrap_or_else(PoisonError::into_inner);
             if unknown.is_logged(clock.now(), key, is_known) {
                 tracing::info!("unknown key {key}: not in the allow file");
             }
             is_known
         };
-        let tls = tls::server(&options.key, Arc::new(is_authorized), tls::ALPN_PROTOCOL)?;
+        let tls = tls::server(&options.key, Arc::new(is_authorized), &[tls::ALPN_PROTOCOL])?;
         let (mut listeners, mut endpoints) = (Vec::new(), Vec::new());
         for address in &options.listen {
             let failed = |error| GatewayError::Listen(*address, error);
@@ -312,8 +325,10 @@ impl Gateway {
             ended: RefCell::default(),
             descriptors: Descriptors::new(options.open_files, handshakes.max_sockets()),
             memory: Memory::new(options.memory),
+            lending: options.lending,
             tasks: AllTasks::default(),
             handshakes,
+            loans,
             shortages: RefCell::default(),
             proof: GatewayProof::new(&options.key.public()),
             sessions: RefCell::default(),
@@ -360,7 +375,7 @@ impl Gateway {
     }
 }
 
-fn listener(address: SocketAddr) -> io::Result<TcpListener> {
+pub(super) fn listener(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = socket2::Socket::new(
         socket2::Domain::for_address(address),
         socket2::Type::STREAM,
@@ -491,9 +506,8 @@ impl State {
         let accepted = hello.into_stream(tls).await;
         let (stream, tls) = accepted.map_err(RefusedConnection::from_tls)?.into_inner();
         let key = tls::peer_key(tls.peer_certificates()).ok_or(RefusedConnection::NoKey)?;
-        let mut carrier = TcpCarrier::new(stream, Connection::Server(tls));
-        carrier.descriptor = self.descriptors.of(key).take();
-        self.admit(handshake, key, CarrierIo::Tcp(Box::new(carrier))).await
+        let carrier = TcpCarrier::new(stream, Connection::Server(tls));
+        self.greet(handshake, key, CarrierIo::Tcp(Box::new(carrier))).await
     }
 
     async fn handshake_quic(
@@ -506,22 +520,90 @@ impl State {
         let key = key.ok_or(RefusedConnection::NoKey)?;
         let streams = connection.accept_bi().await?;
         let carrier = QuicCarrier::new(connection, streams, None);
-        self.admit(handshake, key, CarrierIo::Quic(Box::new(carrier))).await
+        self.greet(handshake, key, CarrierIo::Quic(Box::new(carrier))).await
     }
 
-    /// Admits the carrier of a client that has proved its key.
-    async fn admit(
+    /// Admits a peer that has proved its key: a client, or a lender with a ticket.
+    async fn greet(
         self: Rc<Self>,
         handshake: &Handshake,
         key: PublicKey,
         mut io: CarrierIo,
     ) -> Result<(), RefusedConnection> {
-        let from = io.peer().map_or_else(|| "an unknown address".to_owned(), display_address);
         let clients = self.allow.clients();
         self.share_among(clients.len());
-        let client = clients.find(&key).ok_or(RefusedConnection::RemovedKey)?.clone();
+        let client = clients.find(&key).cloned();
+        if client.is_some() {
+            handshake.authenticate();
+            if let CarrierIo::Tcp(carrier) = &mut io {
+                carrier.descriptor = self.descriptors.of(key).take();
+            }
+        } else if !self.loans.expects(self.clock.now(), &key) {
+            return Err(RefusedConnection::RemovedKey);
+        }
+        match (handshake::read_greeting(&mut io).await?, client) {
+            (handshake::Greeting::Hello(hello, early), Some(client)) => {
+                self.admit(client, (key, hello), io, early).await
+            }
+            (handshake::Greeting::Hello(..), None) => Err(RefusedConnection::RemovedKey),
+            (handshake::Greeting::Redeem(ticket), _) => {
+                self.admit_lender(handshake, key, io, ticket).await
+            }
+        }
+    }
+
+    /// Attaches the connection of a lender to the session for which it has a ticket.
+    async fn admit_lender(
+        self: Rc<Self>,
+        handshake: &Handshake,
+        key: PublicKey,
+        mut io: CarrierIo,
+        ticket: TicketId,
+    ) -> Result<(), RefusedConnection> {
+        let refused = |reason: &dyn fmt::Display| RefusedConnection::Lender(reason.to_string());
+        let found = self.loans.redeem(self.clock.now(), ticket, &key);
+        let result = found.map_err(|error| refused(&error)).and_then(|loan| {
+            let LentSession { id, instance } = loan.session;
+            let sessions = self.sessions.borrow();
+            let session = sessions.get(&id).filter(|session| session.instance == instance);
+            let session = session.ok_or_else(|| refused(&"the session has ended"))?;
+            let (client, handle) = (session.client.clone(), session.handle.clone());
+            let descriptor = self.descriptors.of(id.key).take();
+            let descriptor =
+                descriptor.ok_or_else(|| RefusedConnection::NoDescriptor(client.clone()))?;
+            Ok((loan, client, handle, descriptor))
+        });
+        let (loan, client, handle, descriptor) = match result {
+            Ok(found) => found,
+            Err(error) => {
+                handshake::send_refusal(&mut io, RefuseCode::Ticket, error.to_string()).await;
+                return Err(error);
+            }
+        };
         handshake.authenticate();
-        let (hello, early) = handshake::read_hello(&mut io).await?;
+        let from = io.peer().map_or_else(|| "an unknown address".to_owned(), display_address);
+        io.queue(&Message::Loan(LoanMessage::Redeemed));
+        io.flush_all().await.map_err(|error| refused(&error))?;
+        let CarrierIo::Tcp(mut carrier) = io else { return Err(refused(&"it came over QUIC")) };
+        carrier.descriptor = Some(descriptor);
+        if !carrier.seal(&loan.seed, Way::Down) {
+            return Err(refused(&"the library has no keys"));
+        }
+        tracing::info!("{client}: path {} over a lender from {from}", loan.path.0);
+        self.handle(SessionInput::Attached(loan.session.id));
+        let attached = handle.attach_lent(loan.path, *carrier, (loan.join, loan.rtt));
+        attached.map(|_| ()).map_err(|error| refused(&error))
+    }
+
+    /// Admits the carrier of a client.
+    async fn admit(
+        self: Rc<Self>,
+        client: AuthorizedClient,
+        (key, hello): (PublicKey, Hello),
+        mut io: CarrierIo,
+        early: Vec<Message<Chunk>>,
+    ) -> Result<(), RefusedConnection> {
+        let from = io.peer().map_or_else(|| "an unknown address".to_owned(), display_address);
         if matches!(&io, CarrierIo::Tcp(carrier) if carrier.descriptor.is_none()) {
             let refused = RefusedConnection::NoDescriptor(client.name);
             handshake::send_refusal(&mut io, RefuseCode::Limit, refused.to_string()).await;
@@ -562,6 +644,7 @@ impl State {
             streams: u64::from(client.limits.streams),
             v4: self.has_family(true),
             v6: self.has_family(false),
+            lends: true,
             instance,
         };
         handshake::send_welcome(&mut io, welcome).await?;
@@ -598,7 +681,7 @@ impl State {
         client: AuthorizedClient,
         hello: &Hello,
     ) {
-        let mut config = Config::new(Role::Gateway);
+        let mut config = self.lending.apply(Config::new(Role::Gateway));
         config.streams = u64::from(client.limits.streams);
         config.flows = u64::from(client.limits.flows);
         let memory = self.memory.take(id.key, &mut config);
@@ -800,10 +883,20 @@ impl State {
                 SessionEvent::Suspect { path, .. } => {
                     tracing::debug!("{client}: path {} is suspect", path.0);
                 }
+                SessionEvent::Loan(LoanMessage::Request { path, lender, rtt }) => {
+                    let instance = self.sessions.borrow().get(&id).map(|one| one.instance);
+                    let Some(instance) = instance else { continue };
+                    let (now, lender) = (self.clock.now(), PublicKey(lender));
+                    let session = LentSession { id, instance };
+                    let answer = self.loans.answer(now, session, path, (lender, rtt));
+                    handle.handle(Input::Loan(answer));
+                }
                 // A gateway does not count single streams.
                 SessionEvent::ByteThreshold { .. }
                 | SessionEvent::StreamClosed { .. }
                 | SessionEvent::Recovered { .. }
+                | SessionEvent::LenderLeaves { .. }
+                | SessionEvent::Loan(_)
                 | SessionEvent::Delivered { .. } => {}
                 SessionEvent::Bye => {
                     tracing::info!("{client}: session closed");

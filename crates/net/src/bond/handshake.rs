@@ -5,7 +5,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use manyways_proto::bond::dial::{FailureKind, Reason};
-use manyways_proto::mux::{DecodeError, Hello, Message, RefuseCode, VERSION, Welcome};
+use manyways_proto::mux::{
+    DecodeError, Hello, LoanMessage, Message, RefuseCode, TicketId, VERSION, Welcome,
+};
+use manyways_unit::Span;
 use rustls::{AlertDescription, CertificateError, Error as TlsError};
 
 use super::carrier::{CarrierError, CarrierIo, Chunk};
@@ -41,6 +44,27 @@ pub enum HandshakeError {
     /// The peer uses another version of the protocol.
     #[error("the other end speaks version {0} of the protocol, this one version {VERSION}")]
     Version(u8),
+    /// Another session than that of the working carriers.
+    #[error("the answer is of an earlier or later session")]
+    OtherSession,
+    /// The gateway is of a version that does not know lenders.
+    #[error("the gateway does not know lenders")]
+    NoLending,
+    /// The gateway gives no ticket for the lender.
+    #[error("the gateway gives no ticket: {0}")]
+    NoTicket(String),
+    /// There is no connection to the lender.
+    #[error("no connection to {0}: {error}", error = crate::path::plain(.1))]
+    LenderAway(SocketAddr, #[source] io::Error),
+    /// Another device has the address of the lender.
+    #[error("another device answers at its address")]
+    WrongLender,
+    /// The lender does not know this device.
+    #[error("it is no longer paired with this device")]
+    NotPaired,
+    /// The lender does not lend now.
+    #[error("{0}")]
+    LenderRefused(String),
     /// The connection was lost.
     #[error("the connection broke: {0}")]
     ConnectionLost(#[source] LossCause),
@@ -97,6 +121,7 @@ impl Reason for AttemptError {
         match &*self.0 {
             HandshakeError::Refused(RefuseCode::UnknownSession, _) => FailureKind::UnknownSession,
             HandshakeError::Timeout => FailureKind::Timeout,
+            HandshakeError::LenderAway(..) => FailureKind::Absent,
             HandshakeError::Connect(_, error)
                 if error.kind() == io::ErrorKind::ConnectionRefused =>
             {
@@ -123,7 +148,17 @@ impl HandshakeError {
             }
             Self::WrongProtocol(_) => "is there another service at this address?",
             Self::Version(_) => "install the same version of manyways at both ends",
-            Self::Refused(..) | Self::ConnectionLost(_) | Self::Quic(_) => return None,
+            Self::NoLending => "install a newer version of manyways at the gateway",
+            Self::LenderAway(..) => "check that `manyways bond lend` runs there",
+            Self::WrongLender | Self::NotPaired => "pair the two devices again: manyways bond pair",
+            Self::NoTicket(_)
+            | Self::LenderRefused(_)
+            | Self::Refused(..)
+            | Self::OtherSession
+            | Self::ConnectionLost(_)
+            | Self::Quic(_) => {
+                return None;
+            }
         })
     }
 
@@ -131,7 +166,13 @@ impl HandshakeError {
     pub fn is_permanent(&self) -> bool {
         matches!(
             self,
-            Self::WrongGateway | Self::UnknownKey | Self::WrongProtocol(_) | Self::Version(_)
+            Self::WrongGateway
+                | Self::UnknownKey
+                | Self::WrongProtocol(_)
+                | Self::Version(_)
+                | Self::NoLending
+                | Self::WrongLender
+                | Self::NotPaired
         )
     }
 
@@ -226,17 +267,35 @@ pub(super) async fn send_hello(
     }
 }
 
-/// Reads the client's hello, and the messages that arrived with it.
-pub(super) async fn read_hello(
-    io: &mut CarrierIo,
-) -> Result<(Hello, Vec<Message<Chunk>>), HandshakeError> {
+/// First message of a peer of the gateway.
+pub(super) enum Greeting {
+    /// Of a client, with the messages that arrived with it.
+    Hello(Hello, Vec<Message<Chunk>>),
+    /// Of a lender.
+    Redeem(TicketId),
+}
+
+/// Reads the first message of a peer.
+pub(super) async fn read_greeting(io: &mut CarrierIo) -> Result<Greeting, HandshakeError> {
     match read_first_message(io).await? {
         (Message::Hello(hello), _) if hello.version != VERSION => {
             let words = format!("this gateway speaks version {VERSION} of the protocol");
             send_refusal(io, RefuseCode::Version, words).await;
             Err(HandshakeError::Version(hello.version))
         }
-        (Message::Hello(hello), rest) => Ok((hello, rest)),
+        (Message::Hello(hello), rest) => Ok(Greeting::Hello(hello, rest)),
+        (Message::Loan(LoanMessage::Redeem { ticket }), _) => Ok(Greeting::Redeem(ticket)),
+        _ => Err(HandshakeError::WrongProtocol(ForeignMessage::OtherMessage)),
+    }
+}
+
+/// Sends the queued request to join, and reads the answer of a lender: the round-trip time of its
+/// connection to the gateway.
+pub(super) async fn join(io: &mut CarrierIo) -> Result<Span, HandshakeError> {
+    flush(io).await?;
+    match read_first_message(io).await? {
+        (Message::Loan(LoanMessage::Joined { rtt }), _) => Ok(rtt),
+        (Message::Refuse(_, words), _) => Err(HandshakeError::LenderRefused(words)),
         _ => Err(HandshakeError::WrongProtocol(ForeignMessage::OtherMessage)),
     }
 }

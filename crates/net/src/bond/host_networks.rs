@@ -11,7 +11,7 @@ use manyways_proto::bond::networks::{HostNetworks as Core, Input, Network, Outpu
 use manyways_proto::sched::PathId;
 use manyways_sys::interface::{self, Interface, Kind};
 
-use super::client::Client;
+use super::client::{Client, Lender};
 use super::timer;
 use crate::host_watch::HostWatch;
 use crate::path::PathSpec;
@@ -25,6 +25,31 @@ struct Inner {
     client: Client,
     core: RefCell<Core>,
     paths: RefCell<HashMap<PathId, Interface>>,
+    /// Paths over lenders, with their names.
+    lenders: RefCell<Vec<(PathId, String)>>,
+}
+
+/// Kind of a network over a lender, in policies and output; stable.
+const LENDER_KIND: &str = "lender";
+
+/// A network of a client.
+pub(super) struct UsedNetwork {
+    pub(super) id: PathId,
+    pub(super) name: String,
+    /// Access technology.
+    pub(super) kind: &'static str,
+    pub(super) is_metered: bool,
+}
+
+/// Failure to add a lender.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LenderError {
+    /// TLS cannot be set up.
+    #[error("TLS cannot be set up: {0}")]
+    Tls(#[from] rustls::Error),
+    #[error("there are more than {} networks and lenders", PathId::LIMIT)]
+    TooMany,
 }
 
 /// Returns the networks that lead to a gateway at these addresses now, most preferred first.
@@ -50,8 +75,8 @@ impl HostNetworks {
     /// thread's local tasks.
     pub fn follow(client: Client, selection: NetworkSelection, found: Vec<Interface>) -> Self {
         let core = Core::new(IoLimits::default().network_settle_delay);
-        let (core, paths) = (RefCell::new(core), RefCell::default());
-        let networks = Self(Rc::new(Inner { selection, client, core, paths }));
+        let (core, paths, lenders) = (RefCell::new(core), RefCell::default(), RefCell::default());
+        let networks = Self(Rc::new(Inner { selection, client, core, paths, lenders }));
         networks.handle(Input::Listed(found.iter().map(network).collect()));
         while let Some(output) = networks.poll() {
             networks.perform(output, &found);
@@ -65,12 +90,36 @@ impl HostNetworks {
         networks
     }
 
+    /// Adds a path over a lender.
+    ///
+    /// # Errors
+    /// If TLS cannot be set up, or there are too many paths.
+    pub fn add_lender(&self, lender: Lender) -> Result<(), LenderError> {
+        let name = lender.name.clone();
+        let id = self.0.core.borrow_mut().next_path().ok_or(LenderError::TooMany)?;
+        let added = self.0.client.add_lender(lender)?;
+        debug_assert_eq!(added, id, "paths are added here alone");
+        self.0.lenders.borrow_mut().push((id, name));
+        Ok(())
+    }
+
     /// Returns all networks that were used so far, sorted by number.
-    pub(super) fn used_networks(&self) -> Vec<(PathId, Interface)> {
-        let paths = self.0.paths.borrow();
-        let mut known: Vec<(PathId, Interface)> =
-            paths.iter().map(|(id, interface)| (*id, interface.clone())).collect();
-        known.sort_by_key(|(id, _)| *id);
+    pub(super) fn used_networks(&self) -> Vec<UsedNetwork> {
+        let (paths, lenders) = (self.0.paths.borrow(), self.0.lenders.borrow());
+        let interfaces = paths.iter().map(|(id, interface)| UsedNetwork {
+            id: *id,
+            name: interface.name.clone(),
+            kind: interface.kind.name(),
+            is_metered: interface.metered.is_metered(),
+        });
+        let lenders = lenders.iter().map(|(id, name)| UsedNetwork {
+            id: *id,
+            name: name.clone(),
+            kind: LENDER_KIND,
+            is_metered: false,
+        });
+        let mut known: Vec<UsedNetwork> = interfaces.chain(lenders).collect();
+        known.sort_by_key(|network| network.id);
         known
     }
 

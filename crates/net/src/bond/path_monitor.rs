@@ -7,25 +7,25 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use manyways_proto::bond::path::{Battery, PathSample};
 use manyways_proto::bond::usage::Day;
 use manyways_proto::sched::PathId;
-use manyways_sys::interface::Interface;
 use manyways_sys::power;
 
+use super::host_networks::UsedNetwork;
 use super::session::Session;
 
 /// Samples the paths of a client. `is_asleep` returns whether a path has no carrier because nothing
 /// is to be sent.
 pub(super) fn sample_paths(
-    known: &[(PathId, Interface)],
+    known: &[UsedNetwork],
     session: &mut Session,
     is_asleep: impl Fn(PathId) -> bool,
 ) -> Vec<PathSample> {
     let bytes = session.bytes_by_path();
     let carriers = session.carrier_samples();
-    let sample = |(id, interface): &(PathId, Interface)| PathSample {
+    let sample = |UsedNetwork { id, name, kind, is_metered }: &UsedNetwork| PathSample {
         id: *id,
-        name: interface.name.clone(),
-        kind: interface.kind.name(),
-        is_metered: interface.metered.is_metered(),
+        name: name.clone(),
+        kind,
+        is_metered: *is_metered,
         is_asleep: is_asleep(*id),
         bytes: bytes.get(id).copied().unwrap_or_default(),
         carriers: carriers.iter().filter(|(path, _)| path == id).map(|(_, one)| *one).collect(),

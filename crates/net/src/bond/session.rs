@@ -16,8 +16,8 @@ use bytes::{Bytes, BytesMut};
 use manyways_proto::bond::carrier;
 use manyways_proto::bond::path::CarrierSample;
 use manyways_proto::mux::{
-    CarrierId, Config, Counters, Destination, Direction, FlowId, Input, Message, Mux, Output,
-    StreamId,
+    CarrierId, Config, Counters, Destination, Direction, FlowId, Input, LoanMessage, Message, Mux,
+    Output, StreamId,
 };
 use manyways_proto::sched::{PathId, StreamPolicy};
 use manyways_sys::clock::Clock;
@@ -62,6 +62,12 @@ pub(super) enum SessionEvent {
     Delivered {
         carrier: CarrierId,
         direction: Direction,
+    },
+    /// The peer has sent a message about a loan.
+    Loan(LoanMessage),
+    /// The lender of a path stops to lend.
+    LenderLeaves {
+        path: PathId,
     },
     /// The connection of a suspect carrier gets through again.
     Recovered {
@@ -406,6 +412,7 @@ impl Session {
                 }
                 return;
             }
+            Output::Recall { carrier, first, last } => return self.recall(carrier, first, last),
             Output::Suspect { carrier, direction } => {
                 let barren = (!self.has_delivered(carrier, direction)).then_some(direction);
                 SessionEvent::Suspect { carrier, path: path(self, carrier), barren }
@@ -415,9 +422,8 @@ impl Session {
                 tracing::warn!("a carrier is closed: the peer has violated the protocol: {what}");
                 return self.on_carrier_lost(carrier, CarrierError::Closed);
             }
+            Output::Loan(message) => SessionEvent::Loan(message),
             Output::Bye => SessionEvent::Bye,
-            // No carrier leads over a lender.
-            Output::Recall { .. } => return,
             Output::Send { .. } | Output::Data { .. } => return,
         };
         let _ = self.events.send(event);

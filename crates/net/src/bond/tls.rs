@@ -22,6 +22,11 @@ use super::key::{PrivateKey, PublicKey};
 /// Protocol ID of the bond in ALPN (RFC 7301).
 pub(super) const ALPN_PROTOCOL: &[u8] = b"manyways-bond/1";
 
+/// Protocol ID of a pipe, between a client and a lender.
+pub(super) const PIPE_PROTOCOL: &[u8] = b"manyways-pipe/1";
+/// Protocol ID of a pairing.
+pub(super) const PAIR_PROTOCOL: &[u8] = b"manyways-pair/1";
+
 /// Returns whether a key is authorized.
 pub(crate) type KeyPredicate = dyn Fn(&PublicKey) -> bool + Send + Sync;
 
@@ -31,8 +36,17 @@ pub(crate) fn client(
     server: PublicKey,
     protocol: &[u8],
 ) -> Result<Arc<ClientConfig>, Error> {
+    client_of(own, Arc::new(move |key| *key == server), protocol)
+}
+
+/// Creates the configuration of a client of any server that `accept` authorizes.
+pub(super) fn client_of(
+    own: &PrivateKey,
+    accept: Arc<KeyPredicate>,
+    protocol: &[u8],
+) -> Result<Arc<ClientConfig>, Error> {
     let provider = Arc::new(ring::default_provider());
-    let verifier = RawKeyVerifier { accept: Arc::new(move |key| *key == server), provider };
+    let verifier = RawKeyVerifier { accept, provider };
     let mut config = ClientConfig::builder_with_provider(Arc::clone(&verifier.provider))
         .with_protocol_versions(&[&TLS13])?
         .dangerous()
@@ -51,7 +65,7 @@ pub(crate) fn client(
 pub(crate) fn server(
     own: &PrivateKey,
     accept: Arc<KeyPredicate>,
-    protocol: &[u8],
+    protocols: &[&[u8]],
 ) -> Result<Arc<ServerConfig>, Error> {
     let provider = Arc::new(ring::default_provider());
     let verifier = RawKeyVerifier { accept, provider };
@@ -61,7 +75,7 @@ pub(crate) fn server(
         .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(Arc::new(
             certified_key(own)?,
         ))));
-    config.alpn_protocols = vec![protocol.to_vec()];
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(Arc::new(config))

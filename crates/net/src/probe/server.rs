@@ -118,7 +118,7 @@ impl Server {
         let _ = set_receive_buffer(udp.as_fd(), RECEIVE_BUFFER);
         let known = allow.clone();
         let accept = move |key: &PublicKey| known.clients().find(key).is_some();
-        let tls = server_tls(&key, Arc::new(accept), PROTOCOL)?;
+        let tls = server_tls(&key, Arc::new(accept), &[PROTOCOL])?;
         let state = State {
             clock: Clock::start(),
             allow,

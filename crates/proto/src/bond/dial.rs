@@ -28,6 +28,8 @@
 //!   any of them, the path is suspect and is dialled after a backoff, until data passes.
 //! - A gateway that has ended its carriers and refuses connections on every path does not run any longer,
 //!   and its session is lost: its streams end at once, not when the gateway is back.
+//! - A path over a lender is dialled while the gateway knows the session, over TCP, and often: the
+//!   lender may come at any time, and an attempt costs a packet on the local network.
 //! - An idle QUIC carrier may end. Its path is then asleep until an application has data to send.
 
 use std::collections::{HashSet, VecDeque};
@@ -101,6 +103,10 @@ pub struct Config {
     pub renewal_pause: Span,
     /// Timeout of an attempt, including both transports and the handshake.
     pub attempt_timeout: Span,
+    /// Pause between attempts to reach a lender that does not answer.
+    pub lender_pause: Span,
+    /// The same as `attempt_timeout` over a lender.
+    pub lender_timeout: Span,
     /// Timeout of the TCP connection before QUIC is tried.
     pub tcp_timeout: Span,
     /// Timeout of the QUIC connection after TCP has failed.
@@ -131,6 +137,8 @@ impl Default for Config {
             refused_backoff: Span::from_secs(2),
             renewal_pause: Span::from_millis(50),
             attempt_timeout: Span::from_secs(10),
+            lender_pause: Span::from_millis(400),
+            lender_timeout: Span::from_secs(3),
             tcp_timeout: Span::from_secs(3),
             quic_timeout: Span::from_secs(6),
             quic_timeout_after_refusal: Span::from_secs(2),
@@ -152,6 +160,8 @@ pub enum FailureKind {
     Refused,
     /// No response from the peer: the path may drop packets of this transport.
     Timeout,
+    /// There is nobody at the address.
+    Absent,
     /// Fails over any transport until the configuration of client or gateway changes.
     Permanent,
     /// The gateway does not know the session.
@@ -164,6 +174,11 @@ pub trait Reason: PartialEq {
 }
 
 impl<F: Reason> Failure<F> {
+    /// Whether nobody has answered.
+    fn is_silence(&self) -> bool {
+        matches!(self.kind(), FailureKind::Timeout | FailureKind::Refused | FailureKind::Absent)
+    }
+
     fn kind(&self) -> FailureKind {
         match self {
             Self::TimedOut(_) => FailureKind::Timeout,
@@ -309,6 +324,8 @@ struct Lookup {
 
 #[derive(Debug)]
 struct Path<F> {
+    /// Whether it leads over a lender.
+    is_lent: bool,
     carrier: Option<CarrierId>,
     is_suspect: bool,
     /// Time since which the path is asleep.
@@ -417,8 +434,18 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
 
     /// Adds a path, which is dialled at once.
     pub fn add_path(&mut self) -> PathId {
+        self.add(false)
+    }
+
+    /// Adds a path over a lender.
+    pub fn add_lender(&mut self) -> PathId {
+        self.add(true)
+    }
+
+    fn add(&mut self, is_lent: bool) -> PathId {
         let id = PathId(u8::try_from(self.paths.len()).unwrap_or(u8::MAX));
         self.paths.push(Path {
+            is_lent,
             carrier: None,
             is_suspect: false,
             asleep_since: None,
@@ -493,6 +520,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
     pub fn next_wakeup(&self) -> Option<Time> {
         let paths = self.paths.iter().filter_map(|path| match &path.activity {
             Activity::Settled | Activity::NoLink => None,
+            Activity::Due | Activity::Backoff(..) if path.is_lent && !self.is_known => None,
             Activity::Due => Some(Time::ZERO),
             Activity::Backoff(_, at) | Activity::RenewalPause(at) | Activity::Suspect(at) => {
                 Some(*at)
@@ -515,10 +543,21 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         &self.gateway
     }
 
-    /// Processes the number that a welcome has for the session. Returns whether it is the session of
-    /// earlier welcomes; otherwise the attempt has failed with [`FailureKind::UnknownSession`].
-    pub fn accepts(&mut self, instance: u64) -> bool {
-        *self.instance.get_or_insert(instance) == instance
+    /// Processes the number that a welcome has for the session.
+    ///
+    /// # Errors
+    /// If it is not the session of earlier welcomes: the failure of the attempt. While a carrier of
+    /// the session works, the welcome is a late one of a gateway that has restarted since, or the
+    /// carrier will end soon.
+    pub fn accept(&mut self, instance: u64) -> Result<(), FailureKind> {
+        if *self.instance.get_or_insert(instance) == instance {
+            return Ok(());
+        }
+        let works = |path: &Path<F>| path.carrier.is_some() && !path.is_suspect;
+        match self.paths.iter().any(works) {
+            true => Err(FailureKind::Transient),
+            false => Err(FailureKind::UnknownSession),
+        }
     }
 
     /// Returns whether the hello must resume a session that the gateway knows.
@@ -661,6 +700,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         let kind = reason.kind();
         let stage = std::mem::replace(&mut attempt.stage, Stage::Handshake);
         let reason = match stage {
+            _ if path.is_lent => reason,
             Stage::Connecting(CarrierTransport::Tcp, Some(_)) if kind != FailureKind::Permanent => {
                 let trusted = path.tcp_failures_left > 0;
                 path.tcp_failures_left = path.tcp_failures_left.saturating_sub(1);
@@ -699,8 +739,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
 
     /// Ends the attempt of a path without a carrier.
     fn give_up(&mut self, now: Time, id: PathId, reason: Failure<F>) {
-        let (first_backoff, refused_backoff) =
-            (self.config.first_backoff, self.config.refused_backoff);
+        let Config { first_backoff, refused_backoff, lender_pause, .. } = self.config;
         let Some(path) = self.path(id) else { return };
         let (began, is_outdated) = match &path.activity {
             Activity::Attempt(attempt) => (attempt.began, attempt.is_outdated),
@@ -719,6 +758,8 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         } else if is_outdated {
             path.backoff = first_backoff;
             Activity::Due
+        } else if path.is_lent && reason.is_silence() {
+            Activity::Backoff(began, now + lender_pause)
         } else if reason.kind() == FailureKind::Refused {
             Activity::Backoff(began, now.max(began + path.backoff.min(refused_backoff)))
         } else {
@@ -739,7 +780,8 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
     fn end_lost_session(&mut self) {
         let is_refused = |path: &Path<F>| {
             let has_none = path.carrier.is_none() && path.asleep_since.is_none();
-            has_none && (path.is_refused || matches!(path.activity, Activity::NoLink))
+            has_none
+                && (path.is_lent || path.is_refused || matches!(path.activity, Activity::NoLink))
         };
         // A middlebox that refuses connections does not close those of the gateway.
         let was_closed = self.paths.iter().any(|path| path.is_closed);
@@ -847,19 +889,20 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
 
     /// Performs due actions of a path.
     fn advance(&mut self, now: Time, id: PathId) {
-        let config = self.config;
+        let (config, is_known) = (self.config, self.is_known);
         let Some(path) = self.path(id) else { return };
         match &mut path.activity {
             Activity::Settled | Activity::NoLink => {}
+            Activity::Due if path.is_lent && !is_known => {}
             Activity::Due => self.dial(now, id),
-            Activity::Backoff(_, at) if *at <= now => {
+            Activity::Backoff(_, at) if *at <= now && (is_known || !path.is_lent) => {
                 path.backoff = (path.backoff * 2).min(config.max_backoff);
                 self.dial(now, id);
             }
             Activity::RenewalPause(at) if *at <= now => self.dial(now, id),
             Activity::Suspect(at) if *at <= now => match (path.is_suspect, path.barren.is_some()) {
-                (true, true) => self.try_next_way(now, id),
-                (true, false) => self.dial(now, id),
+                (true, true) if !path.is_lent => self.try_next_way(now, id),
+                (true, _) => self.dial(now, id),
                 (false, _) => path.activity = Activity::Settled,
             },
             Activity::Attempt(attempt) => {
@@ -873,8 +916,9 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
                     Stage::Connecting(_, None) | Stage::Handshake => false,
                 };
                 if is_late {
+                    let timeout = attempt.deadline.since(attempt.began);
                     self.outputs.push_back(Output::Abandon(id));
-                    self.on_failed(now, id, Failure::TimedOut(config.attempt_timeout));
+                    self.on_failed(now, id, Failure::TimedOut(timeout));
                 }
             }
             Activity::Backoff(..) | Activity::RenewalPause(_) | Activity::Suspect(_) => {}
@@ -906,8 +950,10 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         let config = self.config;
         let Some(path) = self.path(id) else { return };
         path.is_refused = false;
+        let timeout = if path.is_lent { config.lender_timeout } else { config.attempt_timeout };
         let packets = path.way.packets();
         let (transport, until) = match (config.transport, path.way) {
+            _ if path.is_lent => (CarrierTransport::Tcp, None),
             (TransportChoice::Only(transport), _) => (transport, None),
             (TransportChoice::TcpThenQuic, Way::Quic) => (CarrierTransport::Quic, None),
             (TransportChoice::TcpThenQuic, _) => {
@@ -916,7 +962,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         };
         path.activity = Activity::Attempt(Attempt {
             began: now,
-            deadline: now + config.attempt_timeout,
+            deadline: now + timeout,
             stage: Stage::Connecting(transport, until),
             is_outdated: false,
         });

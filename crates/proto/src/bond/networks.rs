@@ -76,6 +76,8 @@ pub enum Output {
 pub struct HostNetworks {
     settle_delay: Span,
     paths: HashMap<String, (PathId, Vec<IpAddr>)>,
+    /// Number of paths, those over lenders included.
+    count: u8,
     list_at: Option<Time>,
     is_listing: bool,
     outputs: VecDeque<Output>,
@@ -88,6 +90,7 @@ impl HostNetworks {
         Self {
             settle_delay,
             paths: HashMap::new(),
+            count: 0,
             list_at: None,
             is_listing: false,
             outputs: VecDeque::new(),
@@ -136,7 +139,6 @@ impl HostNetworks {
     }
 
     fn apply(&mut self, index: usize, network: Network) {
-        let count = self.paths.len();
         match self.paths.get_mut(&network.name) {
             Some((id, addresses)) => {
                 if *addresses != network.addresses {
@@ -145,13 +147,23 @@ impl HostNetworks {
                 }
                 self.outputs.push_back(Output::Update(*id, index));
             }
-            None if count < usize::from(PathId::LIMIT) => {
-                let id = PathId(count as u8);
-                self.paths.insert(network.name, (id, network.addresses));
-                self.outputs.push_back(Output::Add(id, index));
-            }
-            None => self.outputs.push_back(Output::TooMany(index)),
+            None => match self.next_path() {
+                Some(id) => {
+                    self.paths.insert(network.name, (id, network.addresses));
+                    self.outputs.push_back(Output::Add(id, index));
+                }
+                None => self.outputs.push_back(Output::TooMany(index)),
+            },
         }
+    }
+
+    /// Returns the number of the next path, which the caller adds; `None` if there are too many.
+    pub fn next_path(&mut self) -> Option<PathId> {
+        let id = PathId(self.count);
+        (id.0 < PathId::LIMIT).then(|| {
+            self.count += 1;
+            id
+        })
     }
 }
 
@@ -206,6 +218,17 @@ mod tests {
         assert_eq!(outputs, moved);
         networks.handle(at(2), Input::Listed(vec![network("wifi", 1)]));
         assert_eq!(all(&mut networks, 2), [Output::Update(WIFI, 0)]);
+    }
+
+    #[test]
+    fn a_path_over_a_lender_takes_a_number() {
+        let mut networks = two();
+        assert_eq!(networks.next_path(), Some(PathId(2)));
+        networks.handle(at(1), Input::Listed(vec![network("eth0", 9)]));
+        assert_eq!(all(&mut networks, 1), [Output::Add(PathId(3), 0)]);
+        while networks.next_path().is_some() {}
+        networks.handle(at(2), Input::Listed(vec![network("eth1", 9)]));
+        assert_eq!(all(&mut networks, 2), [Output::TooMany(0)]);
     }
 
     #[test]

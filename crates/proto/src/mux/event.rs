@@ -5,7 +5,8 @@ use std::ops::Add;
 use manyways_unit::Span;
 
 use super::{
-    CarrierId, Destination, Direction, FlowId, Message, ResetCode, StreamId, TransportInfo,
+    CarrierId, Destination, Direction, FlowId, LoanMessage, Message, ResetCode, StreamId,
+    TransportInfo,
 };
 use crate::sched::{PathId, StreamPolicy};
 
@@ -29,6 +30,8 @@ pub enum Input<P> {
     },
     /// The lender has dropped the next message of the carrier that needs an ACK.
     Dropped { carrier: CarrierId },
+    /// Send a message about a loan, once: it may be lost.
+    Loan(LoanMessage),
     /// The carrier will be closed soon: it gets no new messages.
     Retire { carrier: CarrierId },
     /// A carrier was closed.
@@ -93,6 +96,8 @@ pub enum Output<P> {
         carrier: CarrierId,
         message: Message<P>,
     },
+    /// The peer has sent a message about a loan.
+    Loan(LoanMessage),
     /// Ask the lender of a carrier to drop the messages of these numbers, if it still has them: the
     /// n-th message that needs an ACK has number n - 1.
     Recall {

@@ -7,7 +7,8 @@ use super::datagram::ReceiveOutcome;
 use super::receive;
 use super::stream::{LocalReset, Stream};
 use super::{
-    CarrierId, Destination, Label, Message, Mux, Output, Payload, ResetCode, Role, StreamId,
+    CarrierId, Destination, Label, LoanMessage, Message, Mux, Output, Payload, ResetCode, Role,
+    StreamId,
 };
 use crate::ranges::Range;
 
@@ -85,6 +86,17 @@ impl<P: Payload> Mux<P> {
                     let id = carrier.id;
                     self.on_ack(now, id, count)?;
                 }
+            }
+            Message::Loan(message) => {
+                let is_expected = matches!(
+                    (&message, self.config.role),
+                    (LoanMessage::Request { .. }, Role::Gateway)
+                        | (LoanMessage::Ticket { .. } | LoanMessage::Refused { .. }, Role::Client)
+                );
+                if !is_expected {
+                    return Err("it spoke of a loan out of turn");
+                }
+                self.outputs.push_back(Output::Loan(message));
             }
             Message::Recalled { first, last } => {
                 if let Some(carrier) = self.carrier(id) {

@@ -5,8 +5,12 @@
 //! padding. A carrier delivers a sequence of complete messages in order. An invalid message is an
 //! error of the carrier.
 
+mod loan;
+
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+pub use loan::{LoanMessage, Seed, TicketId};
 
 use crate::sched::{PathId, PathSet, SchedulerKind, StreamPolicy};
 
@@ -82,6 +86,8 @@ pub enum RefuseCode {
     Closing,
     /// The carrier resumes a session that the gateway does not have, for example after a restart.
     UnknownSession,
+    /// The ticket of a lender is not valid.
+    Ticket,
 }
 
 /// First message of a client on a carrier.
@@ -112,6 +118,8 @@ pub struct Welcome {
     pub v4: bool,
     /// Whether the gateway has IPv6 connectivity.
     pub v6: bool,
+    /// Whether the gateway gives tickets for lenders.
+    pub lends: bool,
     /// Random number of the session, from its begin at the gateway. A client that gets another one has
     /// another session, without its streams: a hello that was late began it.
     pub instance: u64,
@@ -175,6 +183,8 @@ pub enum Message<P> {
         first: u64,
         last: u64,
     },
+    /// A message about a path over a lender.
+    Loan(LoanMessage),
     /// The policy of a label.
     Relabel(Label),
     /// Changes the label of a stream unless it has a later revision. The label from `Open` is
@@ -257,6 +267,7 @@ mod kind {
     pub const OPENED: u8 = 0x1b;
     pub const ACK_OF: u8 = 0x1c;
     pub const RECALLED: u8 = 0x1d;
+    pub const LOAN: u8 = 0x1e;
     pub const DATAGRAM: u8 = 0x20;
     pub const PART: u8 = 0x21;
     pub const CLOSE_FLOW: u8 = 0x23;
@@ -277,6 +288,7 @@ impl<P> Message<P> {
                 | Self::Ack { .. }
                 | Self::AckOf { .. }
                 | Self::Recalled { .. }
+                | Self::Loan(_)
                 | Self::Datagram { .. }
                 | Self::Part { .. }
                 | Self::Ping { .. }
@@ -316,8 +328,9 @@ impl<P> Message<P> {
                 put_number(out, hello.stream_credit);
             }
             Self::Welcome(welcome) => {
-                let families = u8::from(welcome.v4) | u8::from(welcome.v6) << 1;
-                out.extend([kind::WELCOME, welcome.version, families]);
+                let flags =
+                    u8::from(welcome.v4) | u8::from(welcome.v6) << 1 | u8::from(welcome.lends) << 2;
+                out.extend([kind::WELCOME, welcome.version, flags]);
                 put_number(out, welcome.credit);
                 put_number(out, welcome.stream_credit);
                 put_number(out, welcome.streams);
@@ -366,6 +379,10 @@ impl<P> Message<P> {
                 out.push(kind::ACK_OF);
                 put_number(out, (*join).into());
                 put_number(out, *count);
+            }
+            Self::Loan(message) => {
+                out.push(kind::LOAN);
+                message.encode(out);
             }
             Self::Recalled { first, last } => {
                 out.push(kind::RECALLED);
@@ -431,6 +448,7 @@ impl<T> Message<T> {
             Self::Ack { count } => Message::Ack { count },
             Self::AckOf { join, count } => Message::AckOf { join, count },
             Self::Recalled { first, last } => Message::Recalled { first, last },
+            Self::Loan(message) => Message::Loan(message),
             Self::Relabel(label) => Message::Relabel(label),
             Self::Assign { stream, label, revision } => Message::Assign { stream, label, revision },
             Self::Datagram { flow, number, label, peer, data } => {
@@ -486,14 +504,15 @@ impl<'a> Decoder<'a> {
             kind::HELLO => Message::Hello(self.hello()?),
             kind::WELCOME => {
                 let version = self.byte()?;
-                let families = self.byte()?;
+                let flags = self.byte()?;
                 Message::Welcome(Welcome {
                     version,
                     credit: self.number()?,
                     stream_credit: self.number()?,
                     streams: self.number()?,
-                    v4: families & 1 != 0,
-                    v6: families & 2 != 0,
+                    v4: flags & 1 != 0,
+                    v6: flags & 2 != 0,
+                    lends: flags & 4 != 0,
                     instance: u64::from_be_bytes(self.array()?),
                 })
             }
@@ -524,6 +543,7 @@ impl<'a> Decoder<'a> {
             kind::CREDIT => Message::Credit { max_total: self.number()? },
             kind::ACK => Message::Ack { count: self.number()? },
             kind::ACK_OF => Message::AckOf { join: self.number32()?, count: self.number()? },
+            kind::LOAN => Message::Loan(self.loan()?),
             kind::RECALLED => Message::Recalled { first: self.number()?, last: self.number()? },
             kind::RELABEL => Message::Relabel(self.label()?),
             kind::ASSIGN => {
@@ -783,7 +803,8 @@ impl ResetCode {
 }
 
 impl RefuseCode {
-    const ALL: [Self; 4] = [Self::Version, Self::Limit, Self::Closing, Self::UnknownSession];
+    const ALL: [Self; 5] =
+        [Self::Version, Self::Limit, Self::Closing, Self::UnknownSession, Self::Ticket];
 
     fn number(self) -> u8 {
         Self::ALL.iter().position(|code| *code == self).unwrap_or_default() as u8

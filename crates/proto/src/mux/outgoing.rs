@@ -12,7 +12,7 @@ use super::send::Piece;
 use super::stream::{PendingCopy, PendingOpen};
 use super::{CarrierId, Feedback, Label, MAX_PAYLOAD, Message, Mux, Payload, Role, StreamId};
 use crate::ranges::{Range, Ranges};
-use crate::sched::{Assignment, PathView, SchedulerKind, SendRequest, StreamPolicy};
+use crate::sched::{Assignment, PathSet, PathView, SchedulerKind, SendRequest, StreamPolicy};
 
 /// Maximum number of bytes by which streams are ahead of datagrams of the same priority.
 const MAX_STREAM_LEAD: i64 = 16 << 10;
@@ -83,6 +83,12 @@ impl<P: Payload> Mux<P> {
 
     /// Returns the next ACK, ping or pong.
     pub(super) fn next_signal(&mut self, now: Time) -> Option<(usize, Message<P>)> {
+        if !self.loan_messages.is_empty()
+            && let Some(at) = self.fastest_carrier(now, PathSet::ALL)
+            && let Some(message) = self.loan_messages.pop_front()
+        {
+            return Some((at, Message::Loan(message)));
+        }
         let sends_probes = self.sends_probes();
         for at in 0..self.carriers.len() {
             if let Some(found) = self.next_ack(now, at) {

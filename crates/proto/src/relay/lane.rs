@@ -115,9 +115,9 @@ impl<P: AsRef<[u8]>> Lane<P> {
         Ok(())
     }
 
-    /// Returns the next frame for the receiver.
-    pub fn poll(&mut self, now: Time) -> Option<Frame<P>> {
-        if let Some((number, sealed)) = self.control.pop_front() {
+    /// Returns the next frame for the receiver. `holds_control` is whether control frames wait.
+    pub fn poll(&mut self, now: Time, holds_control: bool) -> Option<Frame<P>> {
+        if !holds_control && let Some((number, sealed)) = self.control.pop_front() {
             self.control_bytes -= sealed.as_ref().len() as u64;
             return Some(Frame::Sealed { class: Class::Control, number, sealed });
         }
@@ -182,7 +182,7 @@ mod tests {
 
     /// The classes and numbers of everything that waits; a dropped frame has no class.
     fn drain(lane: &mut Lane<Vec<u8>>, now: Time) -> Vec<(Option<Class>, u64)> {
-        let frames = std::iter::from_fn(|| lane.poll(now));
+        let frames = std::iter::from_fn(|| lane.poll(now, false));
         let known = frames.map(|frame| match frame {
             Frame::Sealed { class, number, .. } => (Some(class), number),
             Frame::Dropped { number } => (None, number),
@@ -209,13 +209,24 @@ mod tests {
     }
 
     #[test]
+    fn control_frames_wait_on_demand() {
+        let mut lane = lane();
+        lane.receive(NOW, sealed(Class::Control, 0, 10)).unwrap();
+        lane.receive(NOW, sealed(Class::Bulk, 0, 10)).unwrap();
+        let bulk = lane.poll(NOW, true);
+        assert!(matches!(bulk, Some(Frame::Sealed { class: Class::Bulk, .. })));
+        assert_eq!(lane.poll(NOW, true), None);
+        assert!(!lane.is_empty() && lane.poll(NOW, false).is_some());
+    }
+
+    #[test]
     fn a_lane_accepts_more_while_less_than_its_limit_waits() {
         let mut lane = lane();
         lane.receive(NOW, sealed(Class::Bulk, 0, 999)).unwrap();
         assert!(lane.has_room());
         lane.receive(NOW, sealed(Class::Bulk, 1, 999)).unwrap();
         assert!(!lane.has_room());
-        lane.poll(NOW).unwrap();
+        lane.poll(NOW, false).unwrap();
         assert!(lane.has_room());
     }
 
@@ -225,7 +236,7 @@ mod tests {
         for number in 0..5 {
             lane.receive(NOW, sealed(Class::Bulk, number, 100)).unwrap();
         }
-        lane.poll(NOW).unwrap();
+        lane.poll(NOW, false).unwrap();
         for _ in 0..2 {
             lane.receive(NOW, Frame::Recall { first: 0, last: 2 }).unwrap();
         }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::ValueHint;
 use manyways_net::bond::PublicKey;
 use manyways_net::bond::{CarrierTransport, TransportChoice};
+use manyways_proto::mux::{Feedback, HopEstimate, Rebalance};
 use manyways_proto::sched::SchedulerKind;
 use manyways_sys::tproxy::{FailMode, Selection};
 use manyways_sys::{egress, privilege};
@@ -66,6 +67,18 @@ pub struct Args {
     /// Write events to this file (JSON lines), and replace an existing file: docs/event-log.md.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub events: Option<PathBuf>,
+    /// Do not use the networks of paired devices (`manyways bond pair`).
+    #[arg(long)]
+    pub no_lenders: bool,
+    /// For measurements: which messages are recalled from a lender.
+    #[arg(long, value_name = "off|print|on", default_value = "on", hide = true, value_parser = parse_rebalance)]
+    pub reinject: Rebalance,
+    /// For measurements: how the wait at a lender is estimated.
+    #[arg(long, value_name = "backlog|delay", default_value = "backlog", hide = true, value_parser = parse_estimate)]
+    pub estimate: HopEstimate,
+    /// For measurements: the way of ACKs of messages that came over a lender.
+    #[arg(long, value_name = "always|on-demand|flexible", default_value = "flexible", hide = true, value_parser = parse_feedback)]
+    pub feedback: Feedback,
     /// Name of the client for `manyways bond status` and `why`, if several run on this host.
     #[arg(long, value_name = "NAME", default_value = "default")]
     pub name: String,
@@ -199,6 +212,32 @@ fn parse_transport(text: &str) -> Result<TransportChoice, String> {
         "quic" => Ok(TransportChoice::Only(CarrierTransport::Quic)),
         "auto" => Ok(TransportChoice::TcpThenQuic),
         _ => Err("use tcp, quic or auto".to_owned()),
+    }
+}
+
+pub fn parse_rebalance(text: &str) -> Result<Rebalance, String> {
+    match text {
+        "off" => Ok(Rebalance::Off),
+        "print" => Ok(Rebalance::Published),
+        "on" => Ok(Rebalance::On),
+        _ => Err("use off, print or on".to_owned()),
+    }
+}
+
+pub fn parse_estimate(text: &str) -> Result<HopEstimate, String> {
+    match text {
+        "backlog" => Ok(HopEstimate::Backlog),
+        "delay" => Ok(HopEstimate::Delay),
+        _ => Err("use backlog or delay".to_owned()),
+    }
+}
+
+fn parse_feedback(text: &str) -> Result<Feedback, String> {
+    match text {
+        "always" => Ok(Feedback::Lender),
+        "on-demand" => Ok(Feedback::OnDemand),
+        "flexible" => Ok(Feedback::Flexible),
+        _ => Err("use always, on-demand or flexible".to_owned()),
     }
 }
 

@@ -8,15 +8,16 @@ use std::task::{Context, Poll};
 
 use manyways_proto::bond::carrier::{INITIAL_RTT, is_sample_due};
 use manyways_proto::mux::{CarrierId, Direction, Input, Message, TransportInfo};
+use manyways_proto::relay::Frame;
 use manyways_proto::sched::PathId;
-use manyways_unit::Time;
+use manyways_unit::{Span, Time};
 use tokio::io::{Interest, Ready};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use super::{Session, SessionEvent, SessionHandle};
-use crate::bond::carrier::{CarrierError, CarrierIo, Chunk};
+use crate::bond::carrier::{CarrierError, CarrierIo, Chunk, Received, TcpCarrier};
 use crate::bond::quic;
 
 pub(super) struct CarrierSlot {
@@ -38,8 +39,36 @@ impl SessionHandle {
     pub(in crate::bond) fn attach(
         &self,
         path: PathId,
-        mut io: CarrierIo,
+        io: CarrierIo,
         early: Vec<Message<Chunk>>,
+    ) -> CarrierId {
+        let early = early.into_iter().map(Received::Message).collect();
+        self.attach_with(path, io, early, |_, _| {})
+    }
+
+    /// Adds a carrier over a lender after its handshake: `join` is the number of the loan, `rtt` the
+    /// round-trip time of the other half of the path.
+    pub(in crate::bond) fn attach_lent(
+        &self,
+        path: PathId,
+        mut io: TcpCarrier,
+        (join, rtt): (u32, Span),
+    ) -> Result<CarrierId, CarrierError> {
+        let mut early = Vec::new();
+        io.decrypt(|received| early.push(received))?;
+        let io = CarrierIo::Tcp(Box::new(io));
+        Ok(self.attach_with(path, io, early, |session, carrier| {
+            let now = session.clock.now();
+            session.mux.handle(now, Input::Lend { carrier, join, rtt });
+        }))
+    }
+
+    fn attach_with(
+        &self,
+        path: PathId,
+        mut io: CarrierIo,
+        early: Vec<Received>,
+        prepare: impl FnOnce(&mut Session, CarrierId),
     ) -> CarrierId {
         let wake = Rc::new(Notify::new());
         let transport = match &io {
@@ -65,6 +94,7 @@ impl SessionHandle {
             };
             session.carriers.insert(id, slot);
             session.mux.handle(now, Input::Attach { carrier: id, path, transport_info: info });
+            prepare(session, id);
             id
         });
         let session = Rc::downgrade(&self.0);
@@ -76,11 +106,7 @@ impl SessionHandle {
             if let Some(slot) = session.carriers.get_mut(&id) {
                 slot.task = Some(task.abort_handle());
             }
-            let now = session.clock.now();
-            for message in early {
-                session.counters.on_received(path, &message);
-                session.mux.handle(now, Input::Message { carrier: id, message });
-            }
+            session.take_received(id, path, early);
             session.pump();
         });
         id
@@ -137,15 +163,44 @@ impl Session {
         }
     }
 
+    /// Asks the lender of a carrier to drop messages.
+    pub(super) fn recall(&mut self, carrier: CarrierId, first: u64, last: u64) {
+        if let Some(slot) = self.carriers.get_mut(&carrier)
+            && let CarrierIo::Tcp(io) = &mut slot.io
+        {
+            io.queue_frame(&Frame::Recall { first, last });
+            slot.has_unflushed = true;
+        }
+    }
+
+    fn take_received(&mut self, id: CarrierId, path: PathId, received: Vec<Received>) {
+        let now = self.clock.now();
+        for one in received {
+            match one {
+                Received::Message(message) => {
+                    self.counters.on_received(path, &message);
+                    self.mux.handle(now, Input::Message { carrier: id, message });
+                }
+                Received::Dropped => self.mux.handle(now, Input::Dropped { carrier: id }),
+                // Only a lender reads frames.
+                Received::Frame(_) => {}
+                Received::Leave => {
+                    self.mux.handle(now, Input::Retire { carrier: id });
+                    let _ = self.events.send(SessionEvent::LenderLeaves { path });
+                }
+            }
+        }
+    }
+
     fn on_carrier_ready(&mut self, id: CarrierId, ready: io::Result<Ready>) {
         let Some(slot) = self.carriers.get_mut(&id) else { return };
         let CarrierIo::Tcp(io) = &mut slot.io else { return };
-        let mut messages = Vec::new();
+        let mut received = Vec::new();
         let done = match ready {
             Ok(ready) => {
                 let mut done = Ok(());
                 if ready.is_readable() || ready.is_read_closed() {
-                    done = io.read(&mut self.buffer, |message| messages.push(message));
+                    done = io.read(&mut self.buffer, |one| received.push(one));
                 }
                 if done.is_ok() && (ready.is_writable() || ready.is_write_closed()) {
                     done = io.flush().map(|all| slot.is_blocked = !all);
@@ -154,7 +209,7 @@ impl Session {
             }
             Err(error) => Err(error.into()),
         };
-        self.take_messages(id, messages, done);
+        self.on_received_all(id, received, done);
     }
 
     /// Reads and writes a QUIC carrier, which wakes the task when there is more to do. Ready when
@@ -162,8 +217,10 @@ impl Session {
     fn poll_quic(&mut self, id: CarrierId, context: &mut Context<'_>) -> Poll<()> {
         let Some(slot) = self.carriers.get_mut(&id) else { return Poll::Ready(()) };
         let CarrierIo::Quic(io) = &mut slot.io else { return Poll::Ready(()) };
-        let mut messages = Vec::new();
-        let mut done = io.poll_read(context, &mut self.buffer, |message| messages.push(message));
+        let mut received = Vec::new();
+        let mut done = io.poll_read(context, &mut self.buffer, |message| {
+            received.push(Received::Message(message));
+        });
         if done.is_ok() && slot.is_blocked {
             match io.poll_flush(context) {
                 Poll::Ready(flushed) => {
@@ -173,22 +230,18 @@ impl Session {
                 Poll::Pending => {}
             }
         }
-        self.take_messages(id, messages, done);
+        self.on_received_all(id, received, done);
         Poll::Pending
     }
 
-    fn take_messages(
+    fn on_received_all(
         &mut self,
         id: CarrierId,
-        messages: Vec<Message<Chunk>>,
+        received: Vec<Received>,
         done: Result<(), CarrierError>,
     ) {
-        let now = self.clock.now();
         let Some(path) = self.carriers.get(&id).map(|slot| slot.path) else { return };
-        for message in messages {
-            self.counters.on_received(path, &message);
-            self.mux.handle(now, Input::Message { carrier: id, message });
-        }
+        self.take_received(id, path, received);
         self.has_delivered(id, Direction::Receive);
         if let Err(error) = done {
             self.on_carrier_lost(id, error);
@@ -316,7 +369,7 @@ async fn drive_quic(
                 };
                 let Some(message) = quic::datagram(&bytes) else { continue };
                 let Some(alive) = session.upgrade() else { return };
-                alive.borrow_mut().take_messages(id, vec![message], Ok(()));
+                alive.borrow_mut().on_received_all(id, vec![Received::Message(message)], Ok(()));
             }
         }
     }

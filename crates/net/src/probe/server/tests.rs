@@ -27,7 +27,7 @@ fn loopback() -> Network {
 /// A server that accepts the key of any client, and then does as the script of its name.
 async fn hostile(script: &'static str) -> ProbeServer {
     let (key, own) = (PrivateKey::generate().unwrap(), PrivateKey::generate().unwrap());
-    let tls = server_tls(&key, Arc::new(|_: &PublicKey| true), PROTOCOL).unwrap();
+    let tls = server_tls(&key, Arc::new(|_: &PublicKey| true), &[PROTOCOL]).unwrap();
     let acceptor = TlsAcceptor::from(tls);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

@@ -325,15 +325,18 @@ fn what_passes_up_does_not_heal_what_is_lost_on_the_way_down() {
 #[test]
 fn a_session_that_has_begun_again_is_another_one() {
     let mut simulation = Simulation::only(TCP, 2);
-    assert!(simulation.dialer.accepts(7));
+    assert_eq!(simulation.dialer.accept(7), Ok(()));
     simulation.connect(WIFI, 1);
-    assert!(simulation.dialer.accepts(7), "another path of the same session");
-    assert!(!simulation.dialer.accepts(8), "a late hello began it again");
+    assert_eq!(simulation.dialer.accept(7), Ok(()), "another path of the same session");
+    // A late welcome of a gateway that has restarted: the session of the carrier stays.
+    assert_eq!(simulation.dialer.accept(8), Err(FailureKind::Transient));
+    simulation.input(suspect(CarrierId(1)));
+    assert_eq!(simulation.dialer.accept(8), Err(FailureKind::UnknownSession));
     simulation.take();
     simulation.fail(LTE, FailureCause::UnknownSession);
     let said = simulation.take();
     assert!(said.contains(&Output::RenewSession), "{said:?}");
-    assert!(simulation.dialer.accepts(9));
+    assert_eq!(simulation.dialer.accept(9), Ok(()));
 }
 
 #[test]
@@ -836,4 +839,60 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn a_lender_is_dialled_often_over_tcp_while_the_session_is_known() {
+    let mut simulation = Simulation::new(Config::default(), 1);
+    let phone = simulation.dialer.add_lender();
+    simulation.until(1_000);
+    assert_eq!(simulation.dials(phone), []);
+    simulation.connect(WIFI, 1);
+    // Nobody answers at the address, or nobody is there.
+    for cause in [FailureCause::NoAnswer, FailureCause::Refused, FailureCause::NoAnswer] {
+        simulation.fail(phone, cause);
+        let now = simulation.now.as_nanos() / 1_000_000;
+        simulation.until(now + 400);
+    }
+    let expected = [1_000, 1_400, 1_800, 2_200].map(|time| (time, TCP));
+    assert_eq!(simulation.dials(phone), expected);
+    // It does not answer at all.
+    simulation.until(5_600);
+    assert_eq!(simulation.dials(phone).last(), Some(&(5_600, TCP)));
+    simulation.connect(phone, 2).take();
+    assert_eq!(simulation.dialer.state(phone), PathState::Up);
+    simulation.lose_by(2, CarrierEnd::Closed, true);
+    assert_eq!(simulation.dials(phone), [(5_600, TCP)]);
+    // It does not lend to this client: there is no hurry.
+    simulation.take();
+    for _ in 0..3 {
+        simulation.fail(phone, FailureCause::WrongKey);
+        let now = simulation.now.as_nanos() / 1_000_000;
+        simulation.until(now + 1_000);
+    }
+    let times: Vec<u64> = simulation.dials(phone).into_iter().map(|(time, _)| time).collect();
+    assert_eq!(times, [5_800, 7_000, 8_400]);
+}
+
+#[test]
+fn a_lender_that_is_away_does_not_keep_a_lost_session() {
+    let mut simulation = Simulation::only(TCP, 1);
+    simulation.connect(WIFI, 1);
+    let phone = simulation.dialer.add_lender();
+    simulation.poll();
+    simulation.fail(phone, FailureCause::NoAnswer);
+    simulation.lose_by(1, CarrierEnd::Closed, true).take();
+    simulation.fail(WIFI, FailureCause::Refused);
+    assert!(simulation.take().contains(&Output::Event(Event::GatewayGone)));
+}
+
+#[test]
+fn a_session_that_begins_again_asks_its_lenders_again() {
+    let mut simulation = Simulation::only(TCP, 1);
+    let phone = simulation.dialer.add_lender();
+    simulation.connect(WIFI, 1).connect(phone, 2).take();
+    simulation.input(Input::SessionEnded);
+    assert_eq!(simulation.dials(phone), []);
+    simulation.connect(WIFI, 3);
+    assert_eq!(simulation.dials(phone).len(), 1);
 }

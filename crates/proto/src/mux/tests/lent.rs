@@ -90,7 +90,7 @@ impl LentCarrier {
                 way.buffer.receive(now, frame).expect("a frame in order");
             }
             while way.second.report(now, &link, is_second_silent, false, None).1 > 0 {
-                let Some(frame) = way.buffer.poll(now) else { break };
+                let Some(frame) = way.buffer.poll(now, false) else { break };
                 let size = match &frame {
                     Frame::Sealed { sealed, .. } => sealed.len() + OVERHEAD,
                     _ => 9,

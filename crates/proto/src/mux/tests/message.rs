@@ -2,12 +2,13 @@
 
 use std::net::IpAddr;
 
+use manyways_unit::Span;
 use proptest::prelude::*;
 
 use crate::mux::message::MAX_DATA_HEADER;
 use crate::mux::{
-    DecodeError, Destination, FlowId, Hello, Label, MAX_MESSAGE, MAX_PAYLOAD, Message, RefuseCode,
-    ResetCode, StreamId, VERSION, Welcome,
+    DecodeError, Destination, FlowId, Hello, Label, LoanMessage, MAX_MESSAGE, MAX_PAYLOAD, Message,
+    RefuseCode, ResetCode, Seed, StreamId, TicketId, VERSION, Welcome,
 };
 use crate::sched::{PathId, PathSet, SchedulerKind, StreamPolicy};
 
@@ -83,8 +84,8 @@ fn handshake() -> BoxedStrategy<Owned> {
                 Message::Hello(Hello { version, session, path, resumes, credit, stream_credit })
             }
         ),
-        (any::<u8>(), number(), number(), number(), any::<[bool; 2]>(), any::<u64>()).prop_map(
-            |(version, credit, stream_credit, streams, [v4, v6], instance)| {
+        (any::<u8>(), number(), number(), number(), any::<[bool; 3]>(), any::<u64>()).prop_map(
+            |(version, credit, stream_credit, streams, [v4, v6, lends], instance)| {
                 Message::Welcome(Welcome {
                     version,
                     credit,
@@ -92,6 +93,7 @@ fn handshake() -> BoxedStrategy<Owned> {
                     streams,
                     v4,
                     v6,
+                    lends,
                     instance,
                 })
             }
@@ -153,6 +155,34 @@ fn of_a_flow() -> BoxedStrategy<Owned> {
     .boxed()
 }
 
+fn loan() -> BoxedStrategy<LoanMessage> {
+    let path = || (0..PathId::LIMIT).prop_map(PathId);
+    let rtt = || any::<u32>().prop_map(|micros| Span::from_micros(micros.into()));
+    let ticket = || any::<[u8; 16]>().prop_map(TicketId);
+    prop_oneof![
+        (path(), any::<[u8; 32]>(), rtt()).prop_map(|(path, lender, rtt)| LoanMessage::Request {
+            path,
+            lender,
+            rtt
+        }),
+        (path(), ticket(), any::<u32>(), any::<[u8; 32]>()).prop_map(
+            |(path, ticket, join, seed)| LoanMessage::Ticket {
+                path,
+                ticket,
+                join,
+                seed: Seed(seed)
+            }
+        ),
+        (path(), text()).prop_map(|(path, reason)| LoanMessage::Refused { path, reason }),
+        ticket().prop_map(|ticket| LoanMessage::Redeem { ticket }),
+        Just(LoanMessage::Redeemed),
+        (ticket(), any::<bool>())
+            .prop_map(|(ticket, holds_acks)| LoanMessage::Join { ticket, holds_acks }),
+        rtt().prop_map(|rtt| LoanMessage::Joined { rtt }),
+    ]
+    .boxed()
+}
+
 fn message() -> BoxedStrategy<Owned> {
     prop_oneof![
         3 => handshake(),
@@ -161,6 +191,7 @@ fn message() -> BoxedStrategy<Owned> {
         1 => number().prop_map(|max_total| Message::Credit { max_total }),
         1 => number().prop_map(|count| Message::Ack { count }),
         1 => (any::<u32>(), number()).prop_map(|(join, count)| Message::AckOf { join, count }),
+        2 => loan().prop_map(Message::Loan),
         1 => (number(), number())
             .prop_map(|(first, last)| Message::Recalled { first, last }),
         1 => label().prop_map(Message::Relabel),

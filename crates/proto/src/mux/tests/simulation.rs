@@ -8,8 +8,8 @@ use super::lane::Lane;
 pub use super::lane::Link;
 use super::lent::LentCarrier;
 use crate::mux::{
-    CarrierId, Config, Counters, Destination, FlowId, Input, Message, Mux, Output, Payload,
-    ResetCode, Role, StreamId, TransportInfo,
+    CarrierId, Config, Counters, Destination, FlowId, Input, LoanMessage, Message, Mux, Output,
+    Payload, ResetCode, Role, StreamId, TransportInfo,
 };
 use crate::sched::{PathId, StreamPolicy};
 
@@ -88,6 +88,7 @@ pub struct Simulation {
     /// Messages of each carrier with their times.
     pub sent: Vec<(Time, CarrierId, Message<Piece>)>,
     pub violations: Vec<&'static str>,
+    pub loan_messages: Vec<(usize, LoanMessage)>,
     pub steps: u64,
     /// Whether transports do not report their bytes in flight.
     pub hides_in_flight: bool,
@@ -127,6 +128,7 @@ impl Simulation {
             recoveries: Vec::new(),
             sent: Vec::new(),
             violations: Vec::new(),
+            loan_messages: Vec::new(),
             steps: 0,
             hides_in_flight: false,
             confirms: false,
@@ -436,6 +438,7 @@ impl Simulation {
 
     fn execute(&mut self, end: usize, output: Output<Piece>) {
         match output {
+            Output::Loan(message) => self.loan_messages.push((end, message)),
             Output::Recall { carrier, first, last } => {
                 let now = self.now;
                 self.lent(carrier).recall(now, end, first, last);

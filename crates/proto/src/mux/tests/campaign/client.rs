@@ -232,8 +232,13 @@ impl World<'_> {
             }
             (Side::Handshake, Item::Message(Message::Welcome(welcome))) => {
                 let clock = self.machines[CLIENT].time(self.now);
-                if !self.client.dialer.accepts(welcome.instance) {
-                    return self.fail(id, path, Cause::Refused(RefuseCode::UnknownSession));
+                match self.client.dialer.accept(welcome.instance) {
+                    Ok(()) => {}
+                    Err(FailureKind::UnknownSession) => {
+                        let cause = Cause::Refused(RefuseCode::UnknownSession);
+                        return self.fail(id, path, cause);
+                    }
+                    Err(_) => return self.fail(id, path, Cause::Closed),
                 }
                 self.client.endpoint.instance = welcome.instance;
                 let (credit, stream_credit) = (welcome.credit, welcome.stream_credit);

@@ -267,6 +267,7 @@ impl World<'_> {
             Output::ProtocolViolation { violation, .. } => {
                 violated(format!("endpoint {end} reports a violation: {violation}"))
             }
+            Output::Loan(message) => violated(format!("nobody sent {message:?}")),
             Output::Recall { carrier, .. } => {
                 violated(format!("{carrier:?} has no lender and was asked to drop messages"))
             }

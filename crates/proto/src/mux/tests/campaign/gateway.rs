@@ -221,6 +221,7 @@ impl World<'_> {
             streams: u64::from(limits.streams),
             v4: true,
             v6: true,
+            lends: false,
             instance,
         };
         self.send(id, GATEWAY, Item::Message(Message::Welcome(welcome)));

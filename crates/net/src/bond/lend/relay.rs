@@ -1,0 +1,187 @@
+//! The two connections of a loan, and the buffer between them.
+
+use std::cell::Cell;
+use std::io;
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use manyways_proto::relay::{Frame, Lane, LaneError};
+use manyways_sys::clock::Clock;
+use manyways_unit::{Size, Span, Time};
+use tokio::io::{Interest, Ready};
+use tokio::sync::Notify;
+
+use crate::bond::carrier::{CarrierError, Received, TcpCarrier};
+
+/// Bytes that may wait for one of the two connections.
+pub(super) const BUFFER: Size = Size::from_mib(4);
+/// Interval at which datagrams that wait too long are dropped, and counters are updated.
+const TICK: Duration = Duration::from_millis(100);
+/// Time for which a loan that ends passes on what it has.
+const MAX_LEAVE_TIME: Span = Span::from_secs(5);
+/// Time without frames after which a loan that ends has passed on everything.
+const QUIET_TIME: Span = Span::from_millis(300);
+/// Time since the last frame of the gateway for which it counts as sending.
+const SENDING_TIME: Span = Span::from_millis(100);
+
+/// State of a loan, for the screen and the limit.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    /// Bytes of the lent network in both directions.
+    pub(super) bytes: Cell<u64>,
+    /// Bytes that wait at this device.
+    pub(super) backlog: Cell<u64>,
+    /// Notified when the loan has to end.
+    pub(super) leave: Notify,
+}
+
+/// Why a loan has ended.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RelayError {
+    #[error("the device has ended the connection")]
+    Pipe(#[source] CarrierError),
+    #[error("the gateway has ended the connection: {0}")]
+    Gateway(#[source] CarrierError),
+    #[error("{0}")]
+    Lane(#[from] LaneError),
+}
+
+/// One connection, and the frames that wait for it.
+struct End {
+    io: TcpCarrier,
+    /// Frames for this end.
+    lane: Lane<Bytes>,
+    is_blocked: bool,
+    is_new: bool,
+}
+
+impl End {
+    fn new(io: TcpCarrier, buffer: Size) -> Self {
+        Self { io, lane: Lane::new(buffer), is_blocked: false, is_new: true }
+    }
+
+    /// What to wait for. `has_room` is whether the lane of the other end has.
+    fn interest(&self, has_room: bool) -> Option<Interest> {
+        match (has_room, self.is_blocked) {
+            (true, true) => Some(Interest::READABLE | Interest::WRITABLE),
+            (true, false) => Some(Interest::READABLE),
+            (false, true) => Some(Interest::WRITABLE),
+            (false, false) => None,
+        }
+    }
+
+    async fn ready(&self, has_room: bool) -> io::Result<Ready> {
+        match self.interest(has_room) {
+            Some(interest) => self.io.stream.ready(interest).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Reads frames for `other`.
+    fn read(
+        &mut self,
+        now: Time,
+        buffer: &mut Vec<u8>,
+        other: &mut Lane<Bytes>,
+    ) -> Result<Result<(), CarrierError>, LaneError> {
+        let mut wrong = Ok(());
+        let take = |received| {
+            if let Received::Frame(frame) = received
+                && let Err(error) = other.receive(now, frame)
+            {
+                wrong = Err(error);
+            }
+        };
+        let done = match std::mem::take(&mut self.is_new) {
+            // Frames may have come with the handshake.
+            true => self.io.decrypt(take),
+            false => self.io.read(buffer, take),
+        };
+        wrong.map(|()| done)
+    }
+
+    /// Sends waiting frames until the connection accepts no more.
+    fn write(&mut self, now: Time, holds_control: bool) -> Result<(), CarrierError> {
+        // Samples the unsent bytes in the kernel, and sets their limit.
+        self.io.transport_info();
+        loop {
+            let mut is_empty = false;
+            while self.io.writable_bytes() > self.io.queued_bytes() {
+                let Some(frame) = self.lane.poll(now, holds_control) else {
+                    is_empty = true;
+                    break;
+                };
+                self.io.queue_frame(&frame);
+            }
+            self.is_blocked = !self.io.flush()?;
+            if is_empty || self.is_blocked {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Passes frames on between the two connections of a loan until one of them ends, or this device
+/// stops to lend.
+pub(super) async fn run(
+    pipe: TcpCarrier,
+    far: TcpCarrier,
+    (holds_acks, buffer_size): (bool, Size),
+    progress: Rc<Progress>,
+    clock: Clock,
+) -> Result<(), RelayError> {
+    let (mut near, mut far) = (End::new(pipe, buffer_size), End::new(far, buffer_size));
+    let mut buffer = Vec::new();
+    let mut leave = pin!(progress.leave.notified());
+    let mut tick = tokio::time::interval(TICK);
+    let (mut leaving_since, mut last_frame, mut gateway_sent) = (None, clock.now(), Time::ZERO);
+    let mut is_first = true;
+    loop {
+        let (near_has_room, far_has_room) = (near.lane.has_room(), far.lane.has_room());
+        let mut is_tick = std::mem::take(&mut is_first);
+        let before = [near.io.byte_counts().0, far.io.byte_counts().0];
+        let [mut near_ready, mut far_ready] = [Ready::EMPTY; 2];
+        if !is_tick {
+            tokio::select! {
+                ready = near.ready(far_has_room) => near_ready = ready.map_err(|e| RelayError::Pipe(e.into()))?,
+                ready = far.ready(near_has_room) => far_ready = ready.map_err(|e| RelayError::Gateway(e.into()))?,
+                () = &mut leave, if leaving_since.is_none() => {
+                    leaving_since = Some(clock.now());
+                    near.io.queue_frame(&Frame::Leave);
+                    far.io.queue_frame(&Frame::Leave);
+                    is_tick = true;
+                }
+                _ = tick.tick() => is_tick = true,
+            }
+        }
+        let now = clock.now();
+        if near_ready.is_readable() || near_ready.is_read_closed() || is_tick && far_has_room {
+            near.read(now, &mut buffer, &mut far.lane)?.map_err(RelayError::Pipe)?;
+        }
+        if far_ready.is_readable() || far_ready.is_read_closed() || is_tick && near_has_room {
+            far.read(now, &mut buffer, &mut near.lane)?.map_err(RelayError::Gateway)?;
+        }
+        let after = [near.io.byte_counts().0, far.io.byte_counts().0];
+        if after != before {
+            last_frame = now;
+        }
+        if after[1] != before[1] {
+            gateway_sent = now;
+        }
+        let is_sending = now.since(gateway_sent) < SENDING_TIME || near.lane.is_empty();
+        near.write(now, false).map_err(RelayError::Pipe)?;
+        far.write(now, holds_acks && !is_sending).map_err(RelayError::Gateway)?;
+        let (received, sent) = far.io.byte_counts();
+        progress.bytes.set(received + sent);
+        let backlog = near.lane.status().backlog + far.lane.status().backlog;
+        progress.backlog.set(backlog.as_bytes());
+        if let Some(since) = leaving_since {
+            let is_quiet = backlog.is_zero() && now.since(last_frame) >= QUIET_TIME;
+            if is_quiet || now.since(since) >= MAX_LEAVE_TIME {
+                return Ok(());
+            }
+        }
+    }
+}
