@@ -38,6 +38,9 @@ pub fn lab_name(what: &str) -> String {
     format!("{what}-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
+/// Prints the namespace of a process.
+const LOOK: &str = "readlink /proc/self/ns/net";
+
 /// A lab whose command waits until the value is dropped.
 pub struct Lab {
     pub name: String,
@@ -121,12 +124,21 @@ impl Lab {
         self.device("echo $LAB_DIR").expect_success().stdout.trim().into()
     }
 
-    /// The namespace of the device, or of a server host.
+    /// The namespace of the first device, or of a server host.
     #[track_caller]
     pub fn namespace(&self, host: Option<&str>) -> Namespace {
-        let look = "readlink /proc/self/ns/net";
-        let done = host.map_or_else(|| self.device(look), |host| self.host(host, look));
-        let name = done.expect_success().stdout;
+        let done = host.map_or_else(|| self.device(LOOK), |host| self.host(host, LOOK));
+        self.open_namespace(&done.expect_success().stdout)
+    }
+
+    /// The namespace of a device.
+    #[track_caller]
+    pub fn device_namespace(&self, device: &str) -> Namespace {
+        let words = ["lab", "enter", &self.name, "--device", device, "--", "sh", "-c", LOOK];
+        self.open_namespace(&finish(manyways().args(words)).expect_success().stdout)
+    }
+
+    fn open_namespace(&self, name: &str) -> Namespace {
         // No process needs to be in the namespace, but the lab has a descriptor of it.
         let open = fs::read_dir(format!("/proc/{}/fd", self.process.pid())).expect("the lab runs");
         let is_it = |path: &PathBuf| {

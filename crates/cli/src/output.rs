@@ -33,7 +33,7 @@ macro_rules! println {
 }
 
 /// Writes to standard error.
-#[cfg(feature = "demo")]
+#[cfg(any(feature = "demo", feature = "bond"))]
 macro_rules! eprint {
     ($($arg:tt)*) => { $crate::output::remark(&::std::format!($($arg)*)) };
 }
@@ -50,6 +50,13 @@ static WRITE_ERROR: OnceLock<io::Error> = OnceLock::new();
 /// Writes text or JSON to standard output. Nothing is written after the first error.
 pub fn text(text: &str) {
     bytes(printable_lines(text).as_bytes());
+}
+
+/// Replaces the last line of standard error, which has no line end.
+#[cfg(feature = "bond")]
+pub fn status_line(text: &str) {
+    let line = format!("\r\x1b[2K{}", printable(text));
+    let _ = io::stderr().lock().write_all(line.as_bytes());
 }
 
 /// As [`text`], but replaces the content of the terminal.

@@ -65,7 +65,7 @@ pub use event::{BondEvent, BondOpen, BondShare};
 pub use gateway::{Gateway, GatewayError, GatewayOptions, StatusHandle};
 pub use gateway_status::{GatewayStatus, SessionPath, SessionStatus};
 pub use handshake::{ForeignMessage, HandshakeError, LossCause};
-pub use host_networks::{HostNetworks, LenderError, find_networks};
+pub use host_networks::{HostNetworks, LENDER_KIND, LenderError, find_networks};
 pub use interception_scope::InterceptionScope;
 pub use journal::Journal;
 pub use key::{KeyError, PrivateKey, PublicKey};

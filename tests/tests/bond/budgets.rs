@@ -21,7 +21,7 @@ fn a_gateway_with_little_memory_warns_and_serves() {
     let other = key(&testbed.path("other.key"));
     keys.allow(&format!("{} one\n{other} other\n", keys.client));
     let gateway = keys.gateway(&["--memory", "10MiB"]);
-    gateway.says("2 clients have 10.49 MB of memory for their buffers together");
+    gateway.says("there is 10.49 MB of memory for the buffers of 2 clients together");
     let client = keys.client();
     client.says_times("is up", 2);
     // Longer than the buffers.
@@ -53,8 +53,7 @@ fn a_key_with_many_idle_connections_leaves_room_for_another_one() {
     let other = key(&testbed.path("other.key"));
     keys.allow(&format!("{} greedy\n{other} modest\n", keys.client));
     let gateway = keys.gateway_with_open_files(1_024);
-    gateway
-        .says("this process may open 1024 files, so that 2 clients have at most 576 connections");
+    gateway.says("this process may open 1024 files: 2 clients can have at most 576 connections");
     let _greedy = keys.client();
     let (gateway_address, own) = (format!("{GATEWAY}:4433"), keys.file("other.key"));
     let words = [

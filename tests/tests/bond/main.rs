@@ -20,6 +20,7 @@ mod gateway_addresses;
 mod http_proxy;
 mod impostor;
 mod keys;
+mod lenders;
 mod links;
 mod many_connections;
 mod privileges;

@@ -378,3 +378,21 @@ fn a_client_that_leaves_leaves_no_descriptors_behind_at_the_gateway() {
         eventually("all is given back", || (descriptors() == before).then_some(()));
     }
 }
+
+#[test]
+fn a_gateway_that_is_back_resets_the_quic_connections_of_its_former_process() {
+    needs_bond!();
+    let testbed = Testbed::new(&TWO_LINKS);
+    let keys = Keys::new(&testbed);
+    let gateway = keys.gateway(&[]);
+    let more = ["--intercept", "none", "--carrier", "quic"];
+    let client = keys.client_at(&format!("{GATEWAY}:4433"), &more);
+    client.says("wifi is up");
+    client.says("lte is up");
+    let application = streaming_connection(&testbed, socks);
+    gateway.process.signal(Signal::SIGKILL);
+    let _gateway = keys.gateway(&[]);
+    client.says("is down: connection reset");
+    ends_with_a_reset(application);
+    carries(&testbed);
+}

@@ -153,15 +153,15 @@ pub fn run(args: Args) -> Result<ExitCode> {
         if gateway.max_connections() < clients.max(1) * FEW_CONNECTIONS {
             let most = gateway.max_connections();
             tracing::warn!(
-                "this process may open {open_files} files, so that {} have at most {most} \
-                 connections together; `ulimit -n` or LimitNOFILE= raises the limit",
+                "this process may open {open_files} files: {} can have at most {most} connections \
+                 together; `ulimit -n` or LimitNOFILE= raises the limit",
                 count_with_noun(clients as usize, "client")
             );
         }
         if memory.as_bytes() < clients.max(1) * LITTLE_MEMORY {
             tracing::warn!(
-                "{} have {memory} of memory for their buffers together, so that each may be slow \
-                 while others are active; --memory and the limit of this process raise it",
+                "there is {memory} of memory for the buffers of {} together, so that each may be \
+                 slow while others are active; --memory and the limit of this process raise it",
                 count_with_noun(clients as usize, "client")
             );
         }

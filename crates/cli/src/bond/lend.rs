@@ -27,6 +27,7 @@ use tokio::sync::mpsc;
 
 use super::{keygen, listen};
 use crate::failure::Failure;
+use crate::output;
 
 /// File of this device's key in the state folder, if none is named.
 const KEY_FILE: &str = "lend.key";
@@ -324,7 +325,7 @@ async fn run_screen(lending: Lending, line: Rc<RefCell<String>>) {
         };
         let text = format!("{text}; q stops, p pairs");
         if *line.borrow() != text {
-            eprint!("\r\x1b[2K{text}");
+            output::status_line(&text);
             *line.borrow_mut() = text;
         }
     }
@@ -332,7 +333,7 @@ async fn run_screen(lending: Lending, line: Rc<RefCell<String>>) {
 
 fn clear_line() {
     if stderr().is_terminal() {
-        eprint!("\r\x1b[2K");
+        output::status_line("");
     }
 }
 

@@ -5,13 +5,14 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use manyways_net::bond::PolicyEnforcer;
+use manyways_net::bond::{LENDER_KIND, PairFile, PolicyEnforcer};
 use manyways_proto::bond::io_limits::IoLimits;
 use manyways_proto::policy::{PathFacts, Policy, PolicyError, Warning};
 use manyways_proto::sched::{PathId, SchedulerKind};
 use manyways_sys::interface;
 use manyways_unit::human::count_with_noun;
 
+use super::lend;
 use crate::failure::Failure;
 
 /// Returns the policy of a client without a policy file: a default with this scheduler.
@@ -70,15 +71,19 @@ pub fn warnings(policy: &Policy) -> Vec<Warning> {
     policy.lint(&paths())
 }
 
-/// Returns the networks of this host; empty if they cannot be listed.
+/// Returns the networks of this host and of its lenders; empty if they cannot be listed.
 fn paths() -> Vec<PathFacts> {
     let mut found = interface::list().unwrap_or_default();
     found.retain(|found| found.kind != interface::Kind::Loopback);
-    let paths = (0..PathId::LIMIT).zip(found).map(|(id, found)| PathFacts {
+    let interfaces = found.into_iter().map(|found| PathFacts {
         metered: found.metered.is_metered(),
-        ..PathFacts::new(PathId(id), found.name, found.kind.name())
+        ..PathFacts::new(PathId(0), found.name, found.kind.name())
     });
-    paths.collect()
+    let lenders = lend::folder().and_then(|folder| Ok(PairFile::lenders(&folder).read()?));
+    let lenders = lenders.unwrap_or_default().into_iter();
+    let lenders = lenders.map(|device| PathFacts::new(PathId(0), device.name, LENDER_KIND));
+    let numbered = (0..PathId::LIMIT).zip(interfaces.chain(lenders));
+    numbered.map(|(id, facts)| PathFacts { id: PathId(id), ..facts }).collect()
 }
 
 pub fn print_warnings(path: &Path, warnings: &[Warning]) {

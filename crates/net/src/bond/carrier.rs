@@ -85,7 +85,7 @@ struct SealedWire {
     begun: BytesMut,
 }
 
-/// What arrives on a carrier.
+/// A message or event that arrives on a carrier.
 pub(super) enum Received {
     Message(Message<Chunk>),
     /// The lender has dropped the next message that needs an ACK.

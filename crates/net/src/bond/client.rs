@@ -496,6 +496,7 @@ impl Client {
                     self.notify_traffic(TrafficEvent::StreamClosed(totals));
                 }
                 SessionEvent::Bye => self.dialer(dial::Input::SessionEnded),
+                SessionEvent::StreamRefused => {}
                 SessionEvent::Open { stream, .. } => {
                     tracing::debug!("the gateway opened stream {} to the client", stream.0);
                 }

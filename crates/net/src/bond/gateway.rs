@@ -32,7 +32,7 @@ use rustls::server::Acceptor;
 use rustls::{Connection, ServerConfig};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc};
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::timeout;
 use tokio_rustls::LazyConfigAcceptor;
 
@@ -63,6 +63,8 @@ use crate::path::{RaceError, race};
 const DEFAULT_OPEN_FILES: u64 = 1_024;
 /// Maximum remembered unknown keys, of which each is logged once.
 const MAX_UNKNOWN_KEYS: usize = 1000;
+/// Time in which QUIC connections close at the end of the gateway.
+const MAX_CLOSE_TIME: Duration = Duration::from_millis(200);
 /// Maximum length of the queue of connections that are not accepted yet (listen(2)).
 const MAX_PENDING_CONNECTIONS: i32 = 1024;
 
@@ -311,7 +313,8 @@ impl Gateway {
             let bound = listener.local_addr().map_err(failed)?;
             listeners.push(listener);
             let socket = std::net::UdpSocket::bind(bound).map_err(failed)?;
-            let endpoint = quic::gateway_endpoint(socket, &tls, options.quic_idle_timeout);
+            let endpoint =
+                quic::gateway_endpoint(socket, &tls, &options.key, options.quic_idle_timeout);
             endpoints.push(endpoint.map_err(GatewayError::Quic)?);
         }
         let handshakes = PendingHandshakes::new(clock, options.open_files);
@@ -355,13 +358,14 @@ impl Gateway {
 
     /// Serves until `stop` is ready. Runs on the calling thread's local tasks.
     pub async fn run(self, stop: impl Future<Output = ()>) {
+        let mut accepts = Vec::new();
         for listener in self.listeners {
             let (tls, state) = (Arc::clone(&self.tls), Rc::clone(&self.state));
-            tokio::task::spawn_local(state.accept_tcp(listener, tls));
+            accepts.push(tokio::task::spawn_local(state.accept_tcp(listener, tls)));
         }
-        for endpoint in self.endpoints {
+        for endpoint in &self.endpoints {
             let state = Rc::clone(&self.state);
-            tokio::task::spawn_local(state.accept_quic(endpoint));
+            accepts.push(tokio::task::spawn_local(state.accept_quic(endpoint.clone())));
         }
         tokio::select! {
             () = stop => {}
@@ -369,8 +373,14 @@ impl Gateway {
             () = self.state.handshakes.run() => {}
             () = self.state.watch_addresses() => {}
         }
+        accepts.iter().for_each(JoinHandle::abort);
         for (_, session) in self.state.sessions.borrow_mut().drain() {
             session.end();
+        }
+        // So that clients over QUIC know it, too.
+        for endpoint in self.endpoints {
+            quic::close_endpoint(&endpoint);
+            let _ = timeout(MAX_CLOSE_TIME, endpoint.wait_idle()).await;
         }
     }
 }
@@ -890,6 +900,15 @@ impl State {
                     let session = LentSession { id, instance };
                     let answer = self.loans.answer(now, session, path, (lender, rtt));
                     handle.handle(Input::Loan(answer));
+                }
+                SessionEvent::StreamRefused => {
+                    if self.is_shortage_news(id.key) {
+                        let limits = self.allow.clients().find(&id.key).map(|one| one.limits);
+                        let limit = limits.map_or(0, |limits| limits.streams);
+                        tracing::warn!(
+                            "{client}: connections are refused: it has {limit}, the limit of a session"
+                        );
+                    }
                 }
                 // A gateway does not count single streams.
                 SessionEvent::ByteThreshold { .. }

@@ -25,12 +25,19 @@ struct Inner {
     client: Client,
     core: RefCell<Core>,
     paths: RefCell<HashMap<PathId, Interface>>,
-    /// Paths over lenders, with their names.
-    lenders: RefCell<Vec<(PathId, String)>>,
+    lenders: RefCell<Vec<KnownLender>>,
+}
+
+/// A path over a lender.
+struct KnownLender {
+    id: PathId,
+    name: String,
+    /// `None` if it is not paired any longer.
+    lender: Option<Lender>,
 }
 
 /// Kind of a network over a lender, in policies and output; stable.
-const LENDER_KIND: &str = "lender";
+pub const LENDER_KIND: &str = "lender";
 
 /// A network of a client.
 pub(super) struct UsedNetwork {
@@ -90,16 +97,39 @@ impl HostNetworks {
         networks
     }
 
-    /// Adds a path over a lender.
-    ///
-    /// # Errors
-    /// If TLS cannot be set up, or there are too many paths.
-    pub fn add_lender(&self, lender: Lender) -> Result<(), LenderError> {
+    /// Uses these lenders, and no other ones. Returns the names of new ones, or why one is not used.
+    pub fn set_lenders(&self, lenders: Vec<Lender>) -> Vec<Result<Lender, (String, LenderError)>> {
+        let mut results = Vec::new();
+        for known in self.0.lenders.borrow_mut().iter_mut() {
+            let same = lenders.iter().find(|lender| lender.name == known.name);
+            if known.lender.as_ref() != same {
+                known.lender = same.cloned();
+                if let Err(error) = self.0.client.set_lender(known.id, known.lender.clone()) {
+                    results.push(Err((known.name.clone(), error.into())));
+                } else {
+                    results.extend(known.lender.clone().map(Ok));
+                }
+            }
+        }
+        let is_new = |lender: &Lender| {
+            !self.0.lenders.borrow().iter().any(|known| known.name == lender.name)
+        };
+        for lender in lenders {
+            if is_new(&lender) {
+                let name = lender.name.clone();
+                let added = self.add_lender(lender.clone()).map(|()| lender);
+                results.push(added.map_err(|error| (name, error)));
+            }
+        }
+        results
+    }
+
+    fn add_lender(&self, lender: Lender) -> Result<(), LenderError> {
         let name = lender.name.clone();
         let id = self.0.core.borrow_mut().next_path().ok_or(LenderError::TooMany)?;
-        let added = self.0.client.add_lender(lender)?;
+        let added = self.0.client.add_lender(lender.clone())?;
         debug_assert_eq!(added, id, "paths are added here alone");
-        self.0.lenders.borrow_mut().push((id, name));
+        self.0.lenders.borrow_mut().push(KnownLender { id, name, lender: Some(lender) });
         Ok(())
     }
 
@@ -112,9 +142,9 @@ impl HostNetworks {
             kind: interface.kind.name(),
             is_metered: interface.metered.is_metered(),
         });
-        let lenders = lenders.iter().map(|(id, name)| UsedNetwork {
-            id: *id,
-            name: name.clone(),
+        let lenders = lenders.iter().map(|known| UsedNetwork {
+            id: known.id,
+            name: known.name.clone(),
             kind: LENDER_KIND,
             is_metered: false,
         });

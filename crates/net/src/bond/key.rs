@@ -7,6 +7,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use ring::hmac;
 use ring::rand::SystemRandom;
 use ring::signature::{Ed25519KeyPair, KeyPair};
 use rustls::pki_types::pem::PemObject;
@@ -142,6 +143,14 @@ impl PrivateKey {
 
     pub fn public(&self) -> PublicKey {
         self.public
+    }
+
+    /// Returns another secret for this purpose, from which the key cannot be computed.
+    pub(super) fn derive(&self, purpose: &[u8]) -> [u8; 32] {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, self.der.secret_pkcs8_der());
+        let mut secret = [0; 32];
+        secret.copy_from_slice(hmac::sign(&key, purpose).as_ref());
+        secret
     }
 
     pub(super) fn der(&self) -> PrivateKeyDer<'static> {

@@ -132,7 +132,7 @@ pub enum LendEvent {
     Paired(String),
     /// A device has not paired.
     NotPaired { from: SocketAddr, reason: String },
-    /// The limit is reached; nothing is lent any more.
+    /// The limit is reached; nothing more is lent.
     LimitReached(Size),
 }
 
@@ -176,7 +176,7 @@ struct Inner {
     events: mpsc::UnboundedSender<LendEvent>,
 }
 
-/// What the verification of TLS keys asks.
+/// The keys that the verification of TLS accepts.
 #[derive(Default)]
 struct Access {
     devices: Vec<PairedDevice>,
@@ -329,7 +329,7 @@ impl Lending {
         self.save_usage();
     }
 
-    /// Tells all devices that this one lends no more.
+    /// Informs all devices that this one lends no more.
     fn leave(&self) {
         self.0.is_over.set(true);
         for loan in self.0.loans.borrow().values() {

@@ -15,13 +15,17 @@ use manyways_unit::{Rate, Size, Span};
 use quinn::congestion::CubicConfig;
 use quinn::crypto::rustls::{NoInitialCipherSuite, QuicClientConfig, QuicServerConfig};
 use quinn::{
-    ClientConfig, Connection, ConnectionError, ConnectionId, Endpoint, EndpointConfig, IdleTimeout,
-    RecvStream, SendStream, ServerConfig, TokioRuntime, TransportConfig, VarInt,
+    ClientConfig, Connection, ConnectionError, ConnectionId, ConnectionIdGenerator, Endpoint,
+    EndpointConfig, IdleTimeout, RecvStream, SendStream, ServerConfig, TokioRuntime,
+    TransportConfig, VarInt,
 };
+use ring::hmac;
+use ring::rand::{SecureRandom, SystemRandom};
 use rustls::pki_types::CertificateDer;
 
 use super::carrier::{CarrierError, Chunk, Decoder};
 use super::gateway_proof::GatewayProof;
+use super::key::PrivateKey;
 
 /// Maximum bytes of one read.
 const READ_CHUNK: usize = 64 << 10;
@@ -186,6 +190,10 @@ impl QuicCarrier {
                             CarrierError::Closed
                         }
                         Some(ConnectionError::TimedOut) => CarrierError::IdleTimeout,
+                        // The gateway has restarted.
+                        Some(ConnectionError::Reset) => {
+                            CarrierError::Io(io::ErrorKind::ConnectionReset.into())
+                        }
                         _ => connection_error(&error),
                     });
                 }
@@ -258,16 +266,53 @@ pub(super) fn client_config(
 }
 
 /// Creates a gateway's endpoint on a socket. The shorter idle timeout of both sides counts.
+///
+/// A gateway that has restarted answers packets of earlier connections with a stateless reset (RFC
+/// 9000 §10.3), so that its clients connect again at once: the key of resets comes from its private
+/// key.
 pub(super) fn gateway_endpoint(
     socket: std::net::UdpSocket,
     tls: &rustls::ServerConfig,
+    key: &PrivateKey,
     idle_timeout: Span,
 ) -> Result<Endpoint, SetupError> {
     let tls = QuicServerConfig::try_from(tls.clone())?;
     let mut config = ServerConfig::with_crypto(Arc::new(tls));
     config.transport_config(transport(idle_timeout));
     let runtime = Arc::new(TokioRuntime);
-    Ok(Endpoint::new(EndpointConfig::default(), Some(config), socket, runtime)?)
+    let resets = hmac::Key::new(hmac::HMAC_SHA256, &key.derive(b"manyways bond, QUIC resets, 1"));
+    let mut endpoint = EndpointConfig::new(Arc::new(resets));
+    endpoint.cid_generator(|| Box::new(RandomIds));
+    Ok(Endpoint::new(endpoint, Some(config), socket, runtime)?)
+}
+
+/// Closes all connections of an endpoint, and accepts no more.
+pub(super) fn close_endpoint(endpoint: &Endpoint) {
+    endpoint.close(CLOSE_SESSION, b"");
+}
+
+/// Length of a gateway's connection IDs in bytes.
+const ID_LENGTH: usize = 8;
+
+/// Random connection IDs: those of an earlier process are valid, too. The default generator would
+/// have another key after a restart, and ignore their packets.
+struct RandomIds;
+
+impl ConnectionIdGenerator for RandomIds {
+    fn generate_cid(&mut self) -> ConnectionId {
+        let mut id = [0; ID_LENGTH];
+        // If the system has no random numbers, TLS fails.
+        let _ = SystemRandom::new().fill(&mut id);
+        ConnectionId::new(&id)
+    }
+
+    fn cid_len(&self) -> usize {
+        ID_LENGTH
+    }
+
+    fn cid_lifetime(&self) -> Option<Duration> {
+        None
+    }
 }
 
 /// Creates a client's endpoint on a socket.

@@ -63,6 +63,8 @@ pub(super) enum SessionEvent {
         carrier: CarrierId,
         direction: Direction,
     },
+    /// The peer has opened more streams than it may.
+    StreamRefused,
     /// The peer has sent a message about a loan.
     Loan(LoanMessage),
     /// The lender of a path stops to lend.
@@ -422,6 +424,7 @@ impl Session {
                 tracing::warn!("a carrier is closed: the peer has violated the protocol: {what}");
                 return self.on_carrier_lost(carrier, CarrierError::Closed);
             }
+            Output::StreamRefused => SessionEvent::StreamRefused,
             Output::Loan(message) => SessionEvent::Loan(message),
             Output::Bye => SessionEvent::Bye,
             Output::Send { .. } | Output::Data { .. } => return,

@@ -160,7 +160,7 @@ pub enum FailureKind {
     Refused,
     /// No response from the peer: the path may drop packets of this transport.
     Timeout,
-    /// There is nobody at the address.
+    /// There is no host at the address.
     Absent,
     /// Fails over any transport until the configuration of client or gateway changes.
     Permanent,
@@ -174,7 +174,7 @@ pub trait Reason: PartialEq {
 }
 
 impl<F: Reason> Failure<F> {
-    /// Whether nobody has answered.
+    /// Whether there was no answer.
     fn is_silence(&self) -> bool {
         matches!(self.kind(), FailureKind::Timeout | FailureKind::Refused | FailureKind::Absent)
     }
@@ -220,6 +220,8 @@ pub enum Input<F, L> {
     PathChanged(PathId),
     /// The interface of the path is down.
     LinkDown(PathId),
+    /// A path is not used any longer, until it changes.
+    Forget(PathId),
     /// Client and gateway of the attempt have authenticated each other.
     Secured(PathId),
     /// The gateway has accepted the carrier, which is attached to the session.
@@ -477,6 +479,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
                 self.wake(id);
             }
             Input::LinkDown(path) => self.on_link_down(path),
+            Input::Forget(path) => self.on_forgotten(path),
             Input::Secured(path) => self.on_secured(path),
             Input::Connected(path, carrier) => self.on_connected(path, carrier),
             Input::Failed(path, error) => self.on_failed(now, path, Failure::Failed(error)),
@@ -634,6 +637,17 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         self.outputs.push_back(Output::Detach(carrier));
         self.outputs.push_back(Output::AnnounceLinkDown(id));
         self.report(Event::Down(id, Loss::LinkDown));
+    }
+
+    fn on_forgotten(&mut self, id: PathId) {
+        self.on_link_down(id);
+        let Some(path) = self.path(id) else { return };
+        if matches!(path.activity, Activity::Attempt(_)) {
+            self.outputs.push_back(Output::Abandon(id));
+        }
+        if let Some(path) = self.path(id) {
+            (path.activity, path.reported_failure) = (Activity::NoLink, None);
+        }
     }
 
     fn on_secured(&mut self, id: PathId) {
@@ -804,6 +818,15 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
             }
         } else {
             self.wake(id);
+            let is_attempt = |path: &&mut Path<F>| matches!(path.activity, Activity::Attempt(_));
+            if let Some(path) = self.path(id).filter(is_attempt)
+                && end == CarrierEnd::Closed
+            {
+                // The peer answers, perhaps only now: packets of this attempt may wait for long until
+                // they are sent again.
+                path.activity = Activity::Due;
+                self.outputs.push_back(Output::Abandon(id));
+            }
             self.report(Event::Down(id, Loss::Ended(reason)));
         }
     }

@@ -96,6 +96,8 @@ pub enum Output<P> {
         carrier: CarrierId,
         message: Message<P>,
     },
+    /// A stream was reset because the peer has more than it may.
+    StreamRefused,
     /// The peer has sent a message about a loan.
     Loan(LoanMessage),
     /// Ask the lender of a carrier to drop the messages of these numbers, if it still has them: the

@@ -217,6 +217,7 @@ impl<P: Payload> Mux<P> {
         if first == Some(true) {
             if over {
                 self.reset(id, ResetCode::Limit);
+                self.outputs.push_back(Output::StreamRefused);
             } else {
                 self.outputs.push_back(Output::Open {
                     stream: id,

@@ -1,47 +1,48 @@
 //! The lenders of a client: the paired devices, also those that pair while it runs.
 
-use std::collections::HashSet;
 use std::time::Duration;
 
-use manyways_net::bond::{HostNetworks, Lender, PairFile, PairedRole, PublicKey};
+use manyways_net::bond::{HostNetworks, Lender, PairFile, PairedDevice, PairedRole};
 
 use crate::bond::lend;
 
 /// Interval at which the file of the paired devices is read.
-const INTERVAL: Duration = Duration::from_secs(1);
+const INTERVAL: Duration = Duration::from_millis(500);
 
-/// Adds a path for each paired device; never returns.
+/// Keeps a path for each paired device; never returns.
 pub async fn follow(networks: HostNetworks, quiet: bool) {
     let Ok(folder) = lend::folder() else { return };
     let file = PairFile::lenders(&folder);
-    let mut known: HashSet<PublicKey> = HashSet::new();
     let mut interval = tokio::time::interval(INTERVAL);
     let mut is_broken = false;
     loop {
         interval.tick().await;
-        let devices = match file.read() {
-            Ok(devices) => devices,
+        match file.read() {
+            Ok(devices) => {
+                is_broken = false;
+                let lenders = devices.into_iter().filter_map(lender).collect();
+                for result in networks.set_lenders(lenders) {
+                    match result {
+                        Ok(_) if quiet => {}
+                        Ok(Lender { name, address, .. }) => {
+                            eprintln!("manyways: also uses the network of {name}, at {address}");
+                        }
+                        Err((name, error)) => tracing::warn!("{name}: not used: {error}"),
+                    }
+                }
+            }
             Err(error) => {
                 if !std::mem::replace(&mut is_broken, true) {
-                    tracing::warn!("no lender is used: {error}");
+                    tracing::warn!("the paired devices are not read: {error}");
                 }
-                continue;
-            }
-        };
-        is_broken = false;
-        for device in devices {
-            let PairedRole::Lender { address } = device.role else { continue };
-            if !known.insert(device.key) {
-                continue;
-            }
-            let lender = Lender { name: device.name.clone(), address, key: device.key };
-            match networks.add_lender(lender) {
-                Ok(()) if quiet => {}
-                Ok(()) => {
-                    eprintln!("manyways: also uses the network of {}, at {address}", device.name);
-                }
-                Err(error) => tracing::warn!("{}: not used: {error}", device.name),
             }
         }
     }
+}
+
+fn lender(device: PairedDevice) -> Option<Lender> {
+    let PairedDevice { name, key, role: PairedRole::Lender { address } } = device else {
+        return None;
+    };
+    Some(Lender { name, address, key })
 }

@@ -81,6 +81,24 @@ impl Client {
         Ok(id)
     }
 
+    /// Replaces the address and the key of a lender, or forgets it.
+    ///
+    /// # Errors
+    /// If TLS cannot be set up.
+    pub fn set_lender(&self, id: PathId, lender: Option<Lender>) -> Result<(), rustls::Error> {
+        let Some(lender) = lender else {
+            self.dialer(dial::Input::Forget(id));
+            return Ok(());
+        };
+        let tls = tls::client(&self.0.key, lender.key, tls::PIPE_PROTOCOL)?;
+        if let Some(path) = self.0.paths.borrow_mut().get_mut(usize::from(id.0)) {
+            path.pipe = Some(Arc::new(Pipe { lender, tls }));
+        }
+        self.dialer(dial::Input::Forget(id));
+        self.dialer(dial::Input::PathChanged(id));
+        Ok(())
+    }
+
     /// Passes a message of the gateway to the attempt that waits for it.
     pub(super) fn on_loan(&self, message: LoanMessage) {
         let (path, result) = match message {

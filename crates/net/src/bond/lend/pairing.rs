@@ -1,5 +1,5 @@
-//! The exchange of two devices that pair. TLS authenticates nobody yet: the proof includes the
-//! public keys of both ends, so that somebody in between, who has other keys, cannot pass it on.
+//! The exchange of two devices that pair. TLS authenticates neither of them yet: the proof includes
+//! the public keys of both ends, so that a device in between, which has other keys, cannot pass it on.
 
 use std::io;
 use std::net::SocketAddr;
@@ -221,7 +221,7 @@ async fn serve_one(
     Ok(Guess::Right(PairedDevice { name: client_name, key: client, role }))
 }
 
-/// Tells the device that it is paired, or why it is not.
+/// Answers the device that it is paired, or why it is not.
 pub(super) async fn answer(
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     result: Result<(), String>,

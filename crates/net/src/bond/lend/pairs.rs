@@ -26,7 +26,7 @@ pub struct PairedDevice {
     pub role: PairedRole,
 }
 
-/// What the other device is for this one.
+/// The part of the other device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PairedRole {
     /// It lends its network, and listens at this address.

@@ -62,7 +62,7 @@ impl End {
         Self { io, lane: Lane::new(buffer), is_blocked: false, is_new: true }
     }
 
-    /// What to wait for. `has_room` is whether the lane of the other end has.
+    /// Returns the events to wait for. `has_room` is whether the lane of the other end has.
     fn interest(&self, has_room: bool) -> Option<Interest> {
         match (has_room, self.is_blocked) {
             (true, true) => Some(Interest::READABLE | Interest::WRITABLE),

@@ -848,7 +848,7 @@ fn a_lender_is_dialled_often_over_tcp_while_the_session_is_known() {
     simulation.until(1_000);
     assert_eq!(simulation.dials(phone), []);
     simulation.connect(WIFI, 1);
-    // Nobody answers at the address, or nobody is there.
+    // The address does not answer, or there is no host.
     for cause in [FailureCause::NoAnswer, FailureCause::Refused, FailureCause::NoAnswer] {
         simulation.fail(phone, cause);
         let now = simulation.now.as_nanos() / 1_000_000;
@@ -872,6 +872,26 @@ fn a_lender_is_dialled_often_over_tcp_while_the_session_is_known() {
     }
     let times: Vec<u64> = simulation.dials(phone).into_iter().map(|(time, _)| time).collect();
     assert_eq!(times, [5_800, 7_000, 8_400]);
+}
+
+#[test]
+fn a_forgotten_lender_is_not_dialled_until_it_is_paired_again() {
+    let mut simulation = Simulation::only(TCP, 1);
+    let phone = simulation.dialer.add_lender();
+    simulation.connect(WIFI, 1).connect(phone, 2).take();
+    simulation.input(Input::Forget(phone));
+    assert!(simulation.take().contains(&Output::Detach(CarrierId(2))));
+    simulation.until(10_000);
+    assert_eq!(simulation.dials(phone), []);
+    simulation.input(Input::PathChanged(phone));
+    assert_eq!(simulation.dials(phone).len(), 1);
+    // While it is dialled, and while it is away.
+    simulation.input(Input::Forget(phone));
+    assert!(simulation.take().contains(&Output::Abandon(phone)));
+    simulation.input(Input::PathChanged(phone)).fail(phone, FailureCause::NoAnswer);
+    simulation.input(Input::Forget(phone)).take();
+    simulation.until(20_000);
+    assert_eq!(simulation.dials(phone), []);
 }
 
 #[test]

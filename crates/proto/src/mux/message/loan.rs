@@ -1,7 +1,7 @@
 //! Messages with which a client gets a path over a lender.
 //!
 //! The client asks the gateway for a ticket, and gives it to the lender over the pipe. The lender
-//! redeems it at the gateway, and tells the client. Then both connections carry sealed messages.
+//! redeems it at the gateway, and informs the client. Then both connections carry sealed messages.
 
 use std::fmt;
 

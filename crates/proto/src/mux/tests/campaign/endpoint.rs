@@ -271,6 +271,7 @@ impl World<'_> {
             Output::Recall { carrier, .. } => {
                 violated(format!("{carrier:?} has no lender and was asked to drop messages"))
             }
+            Output::StreamRefused => {}
             Output::Bye => self.notify(end, session, Notice::Bye),
         }
     }
