@@ -279,7 +279,7 @@ fn an_ordinary_bulk_message_costs_a_thousandth() {
 fn what_nobody_says_is_an_error_at_once() {
     use DecodeError::*;
     let long_payload = [0x11, 0, 0, 0x40, 0x01];
-    let wrong: [(&[u8], DecodeError); 13] = [
+    let wrong: [(&[u8], DecodeError); 14] = [
         (b"GET / HTTP/1.1\r\n", UnknownType(b'G')),
         (b"mwaz", WrongProtocol),
         (b"mw\n", WrongProtocol),
