@@ -599,10 +599,16 @@ impl State {
         if !carrier.seal(&loan.seed, Way::Down) {
             return Err(refused(&"the library has no keys"));
         }
-        tracing::info!("{client}: path {} over a lender from {from}", loan.path.0);
-        self.handle(SessionInput::Attached(loan.session.id));
+        // The session may have ended, or begun again, while the answer was sent.
+        let LentSession { id, instance } = loan.session;
+        if self.sessions.borrow().get(&id).map(|one| one.instance) != Some(instance) {
+            return Ok(());
+        }
         let attached = handle.attach_lent(loan.path, *carrier, (loan.join, loan.rtt));
-        attached.map(|_| ()).map_err(|error| refused(&error))
+        attached.map_err(|error| refused(&error))?;
+        self.handle(SessionInput::Attached(id));
+        tracing::info!("{client}: path {} over a lender from {from}", loan.path.0);
+        Ok(())
     }
 
     /// Admits the carrier of a client.
