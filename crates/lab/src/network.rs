@@ -62,7 +62,7 @@ pub fn device_side(links: &[LinkEnd<'_>], cc: &str) -> io::Result<(NetNs, Vec<Tu
             let _ = writeln!(
                 batch.links,
                 "link set dev {name} alias manyways:kind={},metered={}{}",
-                network_kind(name),
+                link.kind(),
                 if link.metered { "yes" } else { "no" },
                 dns.unwrap_or_default(),
             );
@@ -241,20 +241,6 @@ pub fn sysctl(key: &str, value: &str) -> io::Result<()> {
     std::fs::write(Path::new("/proc/sys").join(key), value).map_err(|error| {
         io::Error::new(error.kind(), format!("cannot set {key} to {value}: {error}"))
     })
-}
-
-/// Returns the kind of network that a link emulates, by its name.
-fn network_kind(name: &str) -> &'static str {
-    let is = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
-    if is(&["wifi", "wlan", "wl"]) {
-        "wifi"
-    } else if is(&["lte", "cell", "5g", "4g", "nr", "umts", "3g", "wwan"]) {
-        "cellular"
-    } else if is(&["bt", "blue"]) {
-        "bluetooth"
-    } else {
-        "ethernet"
-    }
 }
 
 fn nodad(address: IpAddr) -> &'static str {

@@ -6,6 +6,7 @@
 //! never before.
 
 mod action;
+mod air;
 mod lane;
 mod slab;
 
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
+use manyways_link::medium::Medium;
 use manyways_link::middlebox::{Middlebox, Side, Verdict};
 use manyways_link::schedule::{Counters, Schedule};
 use manyways_link::segment::{HeaderBuffer, Offload, Slice, plan, slice};
@@ -241,6 +243,8 @@ struct Worker {
     waker: Arc<Waker>,
     inbox: Receiver<Command>,
     links: Vec<Link>,
+    /// The airs that several links share.
+    airs: Vec<Medium>,
     slab: Slab,
     schedule: Schedule<Pending>,
     applied: VecDeque<Applied>,
@@ -329,12 +333,14 @@ impl Worker {
             }
             states.push(state);
         }
+        let airs = air::airs(&states);
         let worker = Self {
             clock,
             poller,
             waker,
             inbox,
             links: states,
+            airs,
             slab: Slab::new(),
             schedule: Schedule::default(),
             applied: VecDeque::new(),
@@ -476,21 +482,21 @@ impl Worker {
 
     fn next_wakeup(&self) -> Option<Time> {
         let action = self.schedule.next_wakeup();
-        self.links.iter().filter_map(Link::next_wakeup).chain(action).min()
+        let airs = self.airs.iter().filter_map(Medium::next_wakeup);
+        self.links.iter().filter_map(Link::next_wakeup).chain(airs).chain(action).min()
     }
 
     /// Writes the packets that are due.
     fn emit(&mut self, now: Time) {
-        for index in 0..self.links.len() {
-            let link = &mut self.links[index];
-            for host in 0..link.hosts.len() {
-                while let Some(&(at, id)) =
-                    link.approaching[host].front().filter(|(t, _)| *t <= now)
-                {
-                    link.approaching[host].pop_front();
-                    link.enqueue(Direction::Down, at, id, &self.slab);
-                }
+        if !self.airs.is_empty() {
+            // Links of one air depend on each other's packets.
+            for index in 0..self.links.len() {
+                self.take_approaching(now, index);
             }
+            self.advance_airs(now);
+        }
+        for index in 0..self.links.len() {
+            self.take_approaching(now, index);
             while let Some(output) = self.links[index].down.poll(now) {
                 self.emit_down(now, index, output);
             }
@@ -577,10 +583,10 @@ impl Worker {
     }
 
     /// Reads the waiting packets of one device.
-    fn receive(&mut self, link: usize, port: usize) -> io::Result<()> {
-        let link = &mut self.links[link];
+    fn receive(&mut self, index: usize, port: usize) -> io::Result<()> {
         let mut header = [0; HEADER_SIZE];
         for _ in 0..READ_BATCH {
+            let link = &mut self.links[index];
             let Some(length) = link.tun(port).read(&mut header, self.slab.inbox())? else { break };
             let now = self.clock.now();
             let packet = &mut self.slab.inbox()[..length];
@@ -614,15 +620,16 @@ impl Worker {
                 continue;
             };
             let id = self.slab.insert(length, offload, plan, target);
-            if port == 0 {
-                link.enqueue(Direction::Up, now, id, &self.slab);
+            let extra = match port {
+                0 => Span::ZERO,
+                _ => link.hosts[port - 1].extra_delay,
+            };
+            if extra.is_zero() {
+                let direction = if port == 0 { Direction::Up } else { Direction::Down };
+                self.advance_airs(now);
+                self.links[index].enqueue(direction, now, id, &self.slab);
             } else {
-                let extra = link.hosts[port - 1].extra_delay;
-                if extra.is_zero() {
-                    link.enqueue(Direction::Down, now, id, &self.slab);
-                } else {
-                    link.approaching[port - 1].push_back((now + extra, id));
-                }
+                link.approaching[port - 1].push_back((now + extra, id));
             }
         }
         Ok(())

@@ -15,6 +15,7 @@ mod codel;
 mod delay;
 mod flight;
 mod loss;
+pub mod medium;
 pub mod middlebox;
 mod packet;
 mod pipe;

@@ -12,6 +12,7 @@ use crate::codel::Codel;
 use crate::delay::Delay;
 use crate::flight::{Arrival, Flight};
 use crate::loss::Loss;
+use crate::medium::Share;
 use crate::packet::{Segment, Train};
 use crate::queue::Queue;
 use crate::{Cause, Output, Packet, Stats};
@@ -69,6 +70,10 @@ use crate::{Cause, Output, Packet, Stats};
 /// The owner of the pipe may know a reason why the wire cannot start, such as an idle radio:
 /// [`pause_until`](Self::pause_until). Until then all arriving packets wait in the queue, within
 /// its limit.
+///
+/// # Shared air
+/// A [`Medium`](crate::medium::Medium) may leave the link a part of its capacity. Limits of the queue
+/// in time remain those of the whole capacity.
 #[derive(Clone, Debug)]
 pub struct Pipe {
     now: Time,
@@ -76,6 +81,8 @@ pub struct Pipe {
     state: LinkState,
     capacity_spec: CapacitySpec,
     capacity: Capacity,
+    /// The part of the capacity that packets use.
+    share: Share,
     /// Position up to which the capacity is used; meaningless while the link is idle.
     cursor: Cursor,
     /// The wire starts no packet before this time.
@@ -100,7 +107,7 @@ pub struct Pipe {
 struct Service {
     segment: Segment,
     from: Cursor,
-    /// Nano-bits after `from`.
+    /// Nano-bits of the whole capacity after `from`, more than the packet has if it uses a part.
     need: u128,
     /// Departure under the current capacity; `None` if never.
     done: Option<Cursor>,
@@ -163,6 +170,7 @@ impl Pipe {
             state: LinkState::Up,
             capacity_spec: spec.capacity.clone(),
             capacity: Capacity::new(&spec.capacity),
+            share: Share::FULL,
             cursor: Cursor::START,
             paused_until: Time::ZERO,
             departed: None,
@@ -285,6 +293,30 @@ impl Pipe {
             pipe.queue.set(pipe.queue_spec, Capacity::mean_rate(&spec));
             pipe.capacity_spec = spec;
         });
+    }
+
+    /// Sets the part of the capacity that packets use. A packet that is being sent continues with its
+    /// remaining bits.
+    pub(crate) fn set_share(&mut self, now: Time, share: Share) {
+        if share != self.share {
+            self.change_capacity(now, |pipe| pipe.share = share);
+        }
+    }
+
+    /// Whether a packet is being sent, or waits for anything except the end of a pause, at `now`.
+    pub(crate) fn is_busy(&mut self, now: Time) -> bool {
+        self.advance(now);
+        self.service.is_some()
+            || !self.queue.is_empty()
+                && self.paused_until <= self.now
+                && self.state != LinkState::Paused
+    }
+
+    /// Returns the next time at which [`is_busy`](Self::is_busy) can change without a call.
+    pub(crate) fn next_change(&self) -> Option<Time> {
+        let starts =
+            (self.paused_until > self.now && !self.queue.is_empty()).then_some(self.paused_until);
+        [starts, self.next_step()].into_iter().flatten().min()
     }
 
     /// Sets the delay of packets that leave the wire from now on.
@@ -414,7 +446,7 @@ impl Pipe {
             }),
         };
         self.service = next.map(|segment| {
-            let need = nanobits_of(segment.size);
+            let need = self.share.of_whole(nanobits_of(segment.size), Share::FULL);
             let done = self.capacity.carry(self.clock, self.cursor, need);
             Service { segment, from: self.cursor, need, done }
         });
@@ -441,12 +473,13 @@ impl Pipe {
     /// Applies a change of the capacity.
     fn change_capacity(&mut self, now: Time, change: impl FnOnce(&mut Self)) {
         self.advance(now);
+        let share = self.share;
         let sent =
             self.service.map(|service| self.capacity.offered(self.clock, service.from, self.now));
         change(self);
         self.cursor = self.capacity.begin(self.clock, self.now);
         if let (Some(service), Some(sent)) = (&mut self.service, sent) {
-            service.need = service.need.saturating_sub(sent);
+            service.need = self.share.of_whole(service.need.saturating_sub(sent), share);
             service.from = self.cursor;
             service.done = self.capacity.carry(self.clock, self.cursor, service.need);
         }

@@ -19,6 +19,7 @@
 //! | `rrc` | `none`, or a radio: the name of a profile, or its file (with a slash or a dot in its name) | `none` |
 //! | `device` | the name of the device with the link | the first device |
 //! | `between` | `DEVICE:DEVICE`: the link joins two devices; `down` is towards the first one | the remote hosts |
+//! | `shares` | `none`, or the name of an air: a Wi-Fi or Bluetooth link is slower while another link of its air is busy | `none` |
 //! | `signal` | `none`, or the radio signal that programs see: `trace:FILE`, a table of [`signal`](crate::signal) | `none` |
 //!
 //! `delay`, `jitter`, `reorder`, `loss`, `queue` and `aqm` apply to both directions. With the
@@ -27,8 +28,8 @@
 //! detecting it (see [`trace_file`]). In the text of a whole link, `\,` is a comma that separates no
 //! keys, and `\\` a backslash, for file names; another backslash is itself. A scenario and `lab set`
 //! need neither.
-//! While a link runs, all keys except `mtu`, `metered`, `middlebox`, `rrc`, `device` and `between` can change. A running
-//! link accepts only one value of `rrc`: with `rrc=dormant` the device requests fast dormancy.
+//! While a link runs, all keys except `mtu`, `metered`, `middlebox`, `rrc`, `device`, `between` and `shares` can change. A
+//! running link accepts only one value of `rrc`: with `rrc=dormant` the device requests fast dormancy.
 //!
 //! A link with `unlimited` capacity never queues, so that its queue has an effect only after a
 //! capacity is set. The default idle timeout of the NAT is 120 s, the minimum that RFC 4787 allows
@@ -38,7 +39,7 @@ use std::sync::Arc;
 
 use crate::scenario::{
     CapacitySpec, Change, Condition, Counter, DelaySpec, Direction, Discipline, LinkSpec,
-    LinkState, LossSpec, Middlebox, QueueLimit, RadioSpec, SignalSpec,
+    LinkState, LossSpec, Middlebox, NetworkKind, QueueLimit, RadioSpec, SignalSpec,
 };
 use crate::signal::{SignalError, SignalTrace};
 use crate::trace_file::{self, Format, TraceError};
@@ -52,7 +53,7 @@ mod write;
 pub type Reader<'a> = dyn FnMut(&str) -> Result<Vec<u8>, String> + 'a;
 
 /// All keys, as the user writes them.
-pub const KEYS: [&str; 28] = [
+pub const KEYS: [&str; 29] = [
     "down",
     "up",
     "delay",
@@ -81,6 +82,7 @@ pub const KEYS: [&str; 28] = [
     "signal",
     "device",
     "between",
+    "shares",
 ];
 
 /// Requests to a running link.
@@ -119,6 +121,9 @@ pub enum LinkError {
     /// A link names its device twice.
     #[error("link `{0}` has both `device` and `between`")]
     TwoDevices(String),
+    /// A link of another kind than Wi-Fi and Bluetooth has an air.
+    #[error("link `{0}` cannot share an air: its name makes it neither Wi-Fi nor Bluetooth")]
+    NoAir(String),
     /// A request of a running device, for a link that does not run yet.
     #[error("a link cannot start with `{0}`")]
     NotRunning(&'static str),
@@ -214,6 +219,9 @@ impl LinkError {
                 "name a radio profile, like rrc=lte; the radio is idle at the start".to_owned(),
             ),
             Self::TwoDevices(_) => Some("leave `device` out: `between` names both devices".to_owned()),
+            Self::NoAir(_) => Some(
+                "use a name like wifi2 or bt0, or leave `shares` out: other networks have other frequencies".to_owned(),
+            ),
             Self::NoRadio(_) => Some("give it one at the start, like rrc=lte".to_owned()),
             Self::NoNat(_) => Some("give it one at the start: middlebox=nat".to_owned()),
             Self::Trace { error: TraceError::UnknownFormat, .. } => {
@@ -248,6 +256,8 @@ pub enum Setting {
     Device(String),
     /// The devices that the link joins.
     Between(String, String),
+    /// The air that the link shares with others; `None` for none.
+    Shares(Option<String>),
 }
 
 impl LinkSpec {
@@ -289,8 +299,8 @@ impl LinkSpec {
     /// direction.
     ///
     /// # Errors
-    /// If a setting is valid only for a running link, or the link has two devices in two ways.
-    /// Settings before it are then already applied.
+    /// If a setting is valid only for a running link, the link has two devices in two ways, or it has
+    /// an air that its kind cannot share. Settings before it are then already applied.
     pub fn configure(&mut self, settings: Vec<Setting>) -> Result<(), LinkError> {
         for setting in sorted_settings(settings) {
             match setting {
@@ -310,6 +320,12 @@ impl LinkSpec {
                 Setting::Between(device, peer) => {
                     (self.device, self.peer) = (Some(device), Some(peer));
                 }
+                Setting::Shares(Some(_))
+                    if !matches!(self.kind(), NetworkKind::Wifi | NetworkKind::Bluetooth) =>
+                {
+                    return Err(LinkError::NoAir(self.name.clone()));
+                }
+                Setting::Shares(air) => self.air = air,
             }
         }
         Ok(())
@@ -459,6 +475,7 @@ impl Setting {
             Self::Radio(_) => Err(LinkError::FixedKey("rrc")),
             Self::Device(_) => Err(LinkError::FixedKey("device")),
             Self::Between(..) => Err(LinkError::FixedKey("between")),
+            Self::Shares(_) => Err(LinkError::FixedKey("shares")),
         }
     }
 }
@@ -501,19 +518,28 @@ pub fn setting(key: &str, value: &str, read: &mut Reader<'_>) -> Result<Setting,
             let (device, peer) = between(value).map_err(invalid)?;
             return Ok(Setting::Between(device, peer));
         }
+        "shares" => return Ok(Setting::Shares(air(value).map_err(invalid)?)),
         _ => return Ok(Setting::Middlebox(middlebox(value).map_err(invalid)?)),
     }))
 }
 
 /// Parses the name of a device.
 pub fn device_name(text: &str) -> Result<String, InvalidValue> {
+    short_name(text, "a device")
+}
+
+fn air(text: &str) -> Result<Option<String>, InvalidValue> {
+    Ok(Some(short_name(text, "an air")?).filter(|name| name != "none"))
+}
+
+fn short_name(text: &str, kind: &'static str) -> Result<String, InvalidValue> {
     let fits = (1..=20).contains(&text.len())
         && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
         && text.starts_with(|c: char| c.is_ascii_lowercase());
     let invalid = || {
         InvalidValue::new(
             text,
-            "a device",
+            kind,
             "at most 20 small letters, digits and hyphens, with a letter first",
         )
     };

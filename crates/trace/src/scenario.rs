@@ -49,6 +49,8 @@ pub struct LinkSpec {
     pub device: Option<String>,
     /// The device at the other end; `None` for the remote hosts.
     pub peer: Option<String>,
+    /// Name of the air that the link shares with others; `None` for none.
+    pub air: Option<String>,
     /// From the other end to the device.
     pub down: DirectionSpec,
     /// From the device to the other end.
@@ -198,6 +200,16 @@ pub struct SignalSpec {
     pub source: String,
     /// The parsed content, which is repeated.
     pub trace: Arc<SignalTrace>,
+}
+
+/// Kind of network that a link emulates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NetworkKind {
+    Wifi,
+    Cellular,
+    Bluetooth,
+    /// All links whose name is not that of another kind.
+    Ethernet,
 }
 
 /// Whether a link carries packets.
@@ -430,13 +442,14 @@ impl Default for DirectionSpec {
 }
 
 impl LinkSpec {
-    /// Creates a link that is up and has no limits: MTU 1500, not metered, no middlebox, no radio and
-    /// no signal.
+    /// Creates a link that is up and has no limits: MTU 1500, not metered, no middlebox, no radio, no
+    /// signal and no air.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
             device: None,
             peer: None,
+            air: None,
             down: DirectionSpec::default(),
             up: DirectionSpec::default(),
             mtu: 1500,
@@ -445,6 +458,20 @@ impl LinkSpec {
             signal: None,
             metered: false,
             state: LinkState::Up,
+        }
+    }
+
+    /// Returns the kind of network that the link emulates, by its name.
+    pub fn kind(&self) -> NetworkKind {
+        let is = |prefixes: &[&str]| prefixes.iter().any(|prefix| self.name.starts_with(prefix));
+        if is(&["wifi", "wl"]) {
+            NetworkKind::Wifi
+        } else if is(&["lte", "cell", "5g", "4g", "nr", "umts", "3g", "wwan"]) {
+            NetworkKind::Cellular
+        } else if is(&["bt", "blue"]) {
+            NetworkKind::Bluetooth
+        } else {
+            NetworkKind::Ethernet
         }
     }
 

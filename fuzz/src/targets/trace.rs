@@ -30,6 +30,7 @@ pub(super) const LINK_WORDS: &[&str] = &[
     ":interval=",
     "middlebox=nat:idle=",
     ",signal=trace:walk.csv",
+    ",shares=home",
     "state=silent",
     "unlimited",
 ];

@@ -2,6 +2,7 @@
 //!
 //! No test measures time. A test waits for an event, with a deadline that only a hang reaches.
 
+mod air;
 mod change;
 mod cleanup;
 mod device;

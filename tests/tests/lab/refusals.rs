@@ -49,6 +49,8 @@ fn links_that_make_no_sense() {
         ("wifi:mtu=1000", "mtu: ", ""),
         ("wifi:state=down", "state: ", ""),
         ("wifi:middlebox=proxy", "middlebox: ", ""),
+        ("wifi:shares=My air", "shares: `My air` is not an air", ""),
+        ("lte:shares=home", "link `lte` cannot share an air", "use a name like wifi2 or bt0"),
     ] {
         refused(&shell(&["--link", link]), 2, message, hint);
     }

@@ -21,7 +21,7 @@ fn run(file: &Path) -> (Finished, Value) {
 }
 
 /// Writes a scenario and runs it; every workload must succeed.
-fn run_text(text: &str) -> Value {
+pub fn run_text(text: &str) -> Value {
     let files = folder();
     let file = files.path().join("written.toml");
     fs::write(&file, text).expect("room for a scenario");

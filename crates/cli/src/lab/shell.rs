@@ -31,8 +31,8 @@ Links:
   jitter, reorder, loss (0.1%, ge:TO_BAD:TO_GOOD), queue (150ms, 64KB, 100p), aqm (drop-tail,
   drop-head, codel), mtu, metered, middlebox (nat:idle=30s, strip-mptcp), rrc (a radio's profile:
   lte, or a file), signal (trace:FILE, the radio signal that programs see), state (up, paused,
-  silent, no-carrier), device (NAME), between (NAME:NAME, two devices). down-KEY and up-KEY set
-  one direction.
+  silent, no-carrier), device (NAME), between (NAME:NAME, two devices), shares (AIR, in which
+  Bluetooth and Wi-Fi disturb each other). down-KEY and up-KEY set one direction.
   A comma in the name of a file is written \\,
 
 Examples:

@@ -165,6 +165,7 @@ impl Worker {
     }
 
     fn apply_settings(&mut self, now: Time, link: usize) {
+        self.advance_airs(now);
         let before = self.links[link].spec.signal.clone();
         self.links[link].apply_settings(now);
         let link = &self.links[link];

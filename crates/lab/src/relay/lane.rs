@@ -52,6 +52,10 @@ impl Lane {
         self.pipe.restart(now, offset);
     }
 
+    pub fn pipe(&mut self) -> &mut Pipe {
+        &mut self.pipe
+    }
+
     pub fn handle(&mut self, now: Time, packet: Packet) {
         self.pipe.handle(now, packet);
     }
@@ -99,7 +103,7 @@ impl Lane {
         self.peak
     }
 
-    /// Returns the capacity at `now`; `None` if unlimited.
+    /// Returns the capacity at `now`, whole even if the link shares an air; `None` if unlimited.
     pub fn rate(&self, now: Time) -> Option<Rate> {
         match &self.spec.capacity {
             CapacitySpec::Unlimited => None,

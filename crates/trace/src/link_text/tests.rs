@@ -57,6 +57,25 @@ fn a_link_belongs_to_a_device_or_joins_two() {
 }
 
 #[test]
+fn wifi_and_bluetooth_share_an_air() {
+    for name in ["wifi2", "wlan0", "bt", "bluetooth"] {
+        assert_eq!(link(&format!("{name}:shares=home-2")).air.as_deref(), Some("home-2"));
+        assert_eq!(link(&format!("{name}:shares=none")).air, None);
+    }
+    for name in ["lte", "wwan0", "lan"] {
+        let error = parse_error(&format!("{name}:shares=home"));
+        assert_eq!(error, LinkError::NoAir(name.to_owned()));
+        assert!(error.hint().unwrap().contains("wifi2 or bt0"));
+        assert_eq!(link(&format!("{name}:shares=none")).air, None);
+    }
+    for wrong in ["", "Home", "2", "my air", "a:b"] {
+        let error = parse_error(&format!("wifi:shares={wrong}"));
+        assert!(error.to_string().contains("is not an air"), "{wrong}: {error}");
+    }
+    assert_eq!(changes(["shares=home"], &mut files), Err(LinkError::FixedKey("shares")));
+}
+
+#[test]
 fn devices_are_those_that_links_name() {
     let of = |texts: &[&str]| {
         let links: Vec<LinkSpec> = texts.iter().map(|text| link(text)).collect();
@@ -447,9 +466,26 @@ fn links() -> impl Strategy<Value = LinkSpec> {
         Just((Some("laptop".to_owned()), Some("phone".to_owned()))),
     ];
     let about = (1280..=u16::MAX, any::<bool>(), state);
-    ("[a-z][a-z0-9-]{2,9}", both, about, middlebox, radio, signal, ends).prop_map(
-        |(name, (down, up), (mtu, metered, state), middlebox, radio, signal, (device, peer))| {
-            LinkSpec { name, device, peer, down, up, mtu, middlebox, radio, signal, metered, state }
+    let plain = "[a-z][a-z0-9-]{2,9}".prop_map(|name| (name, None));
+    let shares = prop_oneof![Just(None), Just(Some("home".to_owned()))];
+    let names = prop_oneof![plain, ("(bt|wifi)[0-9]{0,4}", shares)];
+    (names, both, about, middlebox, radio, signal, ends).prop_map(
+        |((name, air), (down, up), about, middlebox, radio, signal, (device, peer))| {
+            let (mtu, metered, state) = about;
+            LinkSpec {
+                name,
+                device,
+                peer,
+                air,
+                down,
+                up,
+                mtu,
+                middlebox,
+                radio,
+                signal,
+                metered,
+                state,
+            }
         },
     )
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use super::{Change, Condition, DORMANT, LinkSpec, NAT_RESTART};
 use crate::scenario::{
     CapacitySpec, DelaySpec, Direction, DirectionSpec, Discipline, LinkState, LossSpec, Middlebox,
-    QueueLimit,
+    NetworkKind, QueueLimit,
 };
 use manyways_unit::{Rate, Size, Span};
 
@@ -69,6 +69,9 @@ impl fmt::Display for LinkSpec {
             (Some(device), None) => words.push(format!("device={device}")),
             (None, _) => {}
         }
+        if let Some(air) = &self.air {
+            words.push(format!("shares={air}"));
+        }
         if self.signal.is_some() {
             words.push(Change::Signal(self.signal.clone()).to_string());
         }
@@ -84,6 +87,18 @@ impl fmt::Display for LinkSpec {
 /// Escapes the commas and backslashes of a setting, which the name of a file may contain.
 pub(super) fn escaped(word: &str) -> String {
     word.replace('\\', r"\\").replace(',', r"\,")
+}
+
+impl fmt::Display for NetworkKind {
+    /// Formats the kind as `manyways paths` shows it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Wifi => "wifi",
+            Self::Cellular => "cellular",
+            Self::Bluetooth => "bluetooth",
+            Self::Ethernet => "ethernet",
+        })
+    }
 }
 
 impl fmt::Display for LinkState {

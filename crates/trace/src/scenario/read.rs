@@ -141,8 +141,11 @@ fn links(root: &Table<'_>, read: &mut Reader<'_>) -> Result<Vec<LinkSpec>, TomlE
             let mut link = LinkSpec::new(entry.key);
             let settings: Result<Vec<Setting>, TomlError> =
                 table.entries.iter().map(|entry| link_setting(entry, read)).collect();
-            let rrc = table.entry("rrc").map_or(table.offset, |entry| entry.offset());
-            link.configure(settings?).map_err(|error| link_error(rrc, &error))?;
+            link.configure(settings?).map_err(|error| {
+                let key = if matches!(error, LinkError::NoAir(_)) { "shares" } else { "rrc" };
+                let at = table.entry(key).map_or(table.offset, |entry| entry.offset());
+                link_error(at, &error)
+            })?;
             Ok(link)
         })
         .collect()

@@ -207,6 +207,14 @@ fn every_error_points_at_its_place() {
             "24:7 lte: a string in quotes was expected, not a number",
             None,
         ),
+        (
+            "mtu = 1400",
+            "shares = \"home\"",
+            "17:10 link `lte` cannot share an air: its name makes it neither Wi-Fi nor Bluetooth",
+            Some(
+                "use a name like wifi2 or bt0, or leave `shares` out: other networks have other frequencies",
+            ),
+        ),
         ("state = \"silent\"", "mtu = 1500", "33:1 `mtu` cannot change while the link runs", None),
         (
             "state = \"silent\"",
