@@ -268,8 +268,8 @@ impl<P: Payload> Mux<P> {
                 }
             }
             Input::Dropped { carrier } => {
-                if let Err(what) = self.on_dropped(now, carrier) {
-                    self.outputs.push_back(Output::ProtocolViolation { carrier, violation: what });
+                if !self.on_dropped(now, carrier) {
+                    self.outputs.push_back(Output::WrongDrop { carrier });
                 }
             }
             Input::Loan(message) => {

@@ -282,7 +282,9 @@ impl Endpoint {
                 assert!(self.closed.insert(stream), "closed twice");
                 self.unconsumed.remove(&stream);
             }
-            Output::Suspect { carrier, .. } | Output::ProtocolViolation { carrier, .. } => {
+            Output::Suspect { carrier, .. }
+            | Output::ProtocolViolation { carrier, .. }
+            | Output::WrongDrop { carrier } => {
                 assert!(self.carrier_room.contains_key(&carrier));
             }
             _ => {}

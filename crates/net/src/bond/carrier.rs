@@ -121,6 +121,9 @@ pub enum CarrierError {
     /// The lender of the path does not do its part.
     #[error("{0}")]
     Seal(#[from] SealError),
+    /// The same, as the gateway reports it.
+    #[error("the gateway reports that the lender changed messages on their way")]
+    SealAtGateway,
     /// An end of a path does not send frames.
     #[error("{0}")]
     Frame(#[from] FrameError),
@@ -131,6 +134,8 @@ impl CarrierError {
         match self {
             Self::IdleTimeout => CarrierEnd::Idle,
             Self::Closed => CarrierEnd::Closed,
+            Self::Seal(error) if error.is_forged() => CarrierEnd::Forged,
+            Self::SealAtGateway => CarrierEnd::Forged,
             Self::Io(error) if error.kind() == io::ErrorKind::ConnectionReset => CarrierEnd::Closed,
             _ => CarrierEnd::Broken,
         }

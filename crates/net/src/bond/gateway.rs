@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use manyways_proto::bond::dial::CarrierEnd;
 use manyways_proto::bond::egress::EgressFilter;
 use manyways_proto::bond::io_limits::IoLimits;
 use manyways_proto::bond::rate_limit::Direction;
@@ -605,7 +606,12 @@ impl State {
             return Ok(());
         }
         let attached = handle.attach_lent(loan.path, *carrier, (loan.join, loan.rtt));
-        attached.map_err(|error| refused(&error))?;
+        attached.map_err(|error| {
+            if error.end() == CarrierEnd::Forged {
+                handle.handle(Input::Loan(LoanMessage::Forged { path: loan.path }));
+            }
+            refused(&error)
+        })?;
         self.handle(SessionInput::Attached(id));
         tracing::info!("{client}: path {} over a lender from {from}", loan.path.0);
         Ok(())
@@ -894,6 +900,9 @@ impl State {
                 SessionEvent::CloseFlow { flow } => sockets.close(flow),
                 SessionEvent::CarrierLost { path, reason, .. } => {
                     tracing::info!("{client}: path {} closed: {reason}", path.0);
+                    if reason.end() == CarrierEnd::Forged {
+                        handle.handle(Input::Loan(LoanMessage::Forged { path }));
+                    }
                     self.handle(SessionInput::Detached(id));
                 }
                 SessionEvent::Suspect { path, .. } => {

@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use manyways_proto::bond::dial::{FailureKind, Reason};
+use manyways_proto::bond::dial::{CarrierEnd, FailureKind, Reason};
 use manyways_proto::mux::{
     DecodeError, Hello, LoanMessage, Message, RefuseCode, TicketId, VERSION, Welcome,
 };
@@ -122,6 +122,11 @@ impl Reason for AttemptError {
             HandshakeError::Refused(RefuseCode::UnknownSession, _) => FailureKind::UnknownSession,
             HandshakeError::Timeout => FailureKind::Timeout,
             HandshakeError::LenderAway(..) => FailureKind::Absent,
+            HandshakeError::ConnectionLost(LossCause::Carrier(error))
+                if error.end() == CarrierEnd::Forged =>
+            {
+                FailureKind::Forged
+            }
             HandshakeError::Connect(_, error)
                 if error.kind() == io::ErrorKind::ConnectionRefused =>
             {

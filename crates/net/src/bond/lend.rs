@@ -605,3 +605,6 @@ impl Lending {
         socket.connect(to).await
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -40,14 +40,21 @@ pub enum SealError {
     #[error("the lender sent {0}")]
     Frame(#[from] FrameError),
     /// A message that was changed, or is not of this path.
-    #[error("the lender sent a message that it has changed or invented")]
+    #[error("the lender changed messages on their way")]
     Forged,
     /// A message is missing, comes late or again.
-    #[error("the lender left out or repeated a message")]
+    #[error("the lender left out or repeated messages")]
     Number,
     /// The other end sealed something else than one message.
     #[error("the other end sealed something else than a message")]
     Content,
+}
+
+impl SealError {
+    /// Whether the lender is at fault, and not the other end.
+    pub(super) fn is_forged(self) -> bool {
+        self != Self::Content
+    }
 }
 
 impl Way {

@@ -29,6 +29,7 @@ use super::carrier::{CarrierError, Chunk};
 use super::client_tasks::ClientTasks;
 use super::flow_counters::{BytesByPath, FlowCounters, StreamTotals};
 use super::rate_limit::SharedRateLimit;
+use super::seal::SealError;
 use applications::StreamSocket;
 pub(super) use applications::{OpeningStream, StreamRequest};
 use carriers::CarrierSlot;
@@ -423,6 +424,9 @@ impl Session {
             Output::ProtocolViolation { carrier, violation: what } => {
                 tracing::warn!("a carrier is closed: the peer has violated the protocol: {what}");
                 return self.on_carrier_lost(carrier, CarrierError::Closed);
+            }
+            Output::WrongDrop { carrier } => {
+                return self.on_carrier_lost(carrier, SealError::Number.into());
             }
             Output::StreamRefused => SessionEvent::StreamRefused,
             Output::Loan(message) => SessionEvent::Loan(message),

@@ -29,7 +29,8 @@
 //! - A gateway that has ended its carriers and refuses connections on every path does not run any longer,
 //!   and its session is lost: its streams end at once, not when the gateway is back.
 //! - A path over a lender is dialled while the gateway knows the session, over TCP, and often: the
-//!   lender may come at any time, and an attempt costs a packet on the local network.
+//!   lender may come at any time, and an attempt costs a packet on the local network. After a lender
+//!   has changed messages it is not dialled for [`Config::first_distrust`], longer each time.
 //! - An idle QUIC carrier may end. Its path is then asleep until an application has data to send.
 
 use std::collections::{HashSet, VecDeque};
@@ -107,6 +108,10 @@ pub struct Config {
     pub lender_pause: Span,
     /// The same as `attempt_timeout` over a lender.
     pub lender_timeout: Span,
+    /// Time for which a lender is not used after it has changed messages; doubles each time, until
+    /// the lender is paired again.
+    pub first_distrust: Span,
+    pub max_distrust: Span,
     /// Timeout of the TCP connection before QUIC is tried.
     pub tcp_timeout: Span,
     /// Timeout of the QUIC connection after TCP has failed.
@@ -139,6 +144,8 @@ impl Default for Config {
             attempt_timeout: Span::from_secs(10),
             lender_pause: Span::from_millis(400),
             lender_timeout: Span::from_secs(3),
+            first_distrust: Span::from_secs(30),
+            max_distrust: Span::from_secs(300),
             tcp_timeout: Span::from_secs(3),
             quic_timeout: Span::from_secs(6),
             quic_timeout_after_refusal: Span::from_secs(2),
@@ -166,6 +173,8 @@ pub enum FailureKind {
     Permanent,
     /// The gateway does not know the session.
     UnknownSession,
+    /// The lender has changed, left out or repeated messages.
+    Forged,
 }
 
 /// Reason of a failed attempt; defined by the shell.
@@ -211,6 +220,9 @@ pub enum Loss<L> {
     /// The carrier has ended.
     #[error("{0}")]
     Ended(L),
+    /// The lender has changed, left out or repeated messages, and is not used for this time.
+    #[error("{0}; it is not used for {pause} s", pause = .1.as_secs_f64())]
+    Forged(L, Span),
 }
 
 /// An event. `F` is the reason of a failed attempt, `L` the reason for which a carrier ended.
@@ -242,6 +254,8 @@ pub enum Input<F, L> {
         /// handshake there.
         barren: Option<Direction>,
     },
+    /// The gateway reports that the lender of this path has changed, left out or repeated messages.
+    Forged(PathId, L),
     /// A carrier has carried more than a handshake in this direction.
     Delivered(CarrierId, Direction),
     /// A suspect carrier works again.
@@ -265,6 +279,8 @@ pub enum CarrierEnd {
     /// The peer closed or reset the connection.
     Closed,
     Broken,
+    /// The lender has changed, left out or repeated messages.
+    Forged,
 }
 
 /// An action for the shell.
@@ -334,6 +350,8 @@ struct Path<F> {
     asleep_since: Option<Time>,
     activity: Activity<F>,
     backoff: Span,
+    /// Time for which the lender is not used after the next message that it changes.
+    distrust: Span,
     /// Remaining failures of TCP, other than timeouts, before QUIC is tried.
     tcp_failures_left: u8,
     /// The last reported failure since the last success.
@@ -351,6 +369,15 @@ struct Path<F> {
     is_closed: bool,
     /// Whether the gateway refused the last attempt.
     is_refused: bool,
+}
+
+impl<F> Path<F> {
+    /// Returns the time for which its lender is not used now.
+    fn next_distrust(&mut self, max: Span) -> Span {
+        let pause = self.distrust;
+        self.distrust = (pause * 2).min(max);
+        pause
+    }
 }
 
 /// A way to get data through a path, in the order of attempts.
@@ -396,6 +423,8 @@ enum Activity<F> {
     Backoff(Time, Time),
     /// Dialled after a constant delay.
     RenewalPause(Time),
+    /// Dialled at this time and not before, whatever changes: its lender has changed messages.
+    Distrusted(Time),
     /// Replaces the carrier at this time if it is still suspect.
     Suspect(Time),
     Attempt(Attempt<F>),
@@ -453,6 +482,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
             asleep_since: None,
             activity: Activity::Due,
             backoff: self.config.first_backoff,
+            distrust: self.config.first_distrust,
             tcp_failures_left: 0,
             reported_failure: None,
             barren: None,
@@ -487,6 +517,11 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
                 self.on_lost(now, carrier, reason, end, in_use);
             }
             Input::Suspect { carrier, barren } => self.on_suspect(now, carrier, barren),
+            Input::Forged(id, reason) => {
+                if self.path(id).is_some_and(|path| path.is_lent) {
+                    self.distrust(now, id, reason);
+                }
+            }
             Input::Delivered(carrier, direction) => self.on_delivered(carrier, direction),
             Input::Recovered(carrier) => {
                 if let Some((_, path)) = self.path_of(carrier) {
@@ -523,11 +558,16 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
     pub fn next_wakeup(&self) -> Option<Time> {
         let paths = self.paths.iter().filter_map(|path| match &path.activity {
             Activity::Settled | Activity::NoLink => None,
-            Activity::Due | Activity::Backoff(..) if path.is_lent && !self.is_known => None,
-            Activity::Due => Some(Time::ZERO),
-            Activity::Backoff(_, at) | Activity::RenewalPause(at) | Activity::Suspect(at) => {
-                Some(*at)
+            Activity::Due | Activity::Backoff(..) | Activity::Distrusted(_)
+                if path.is_lent && !self.is_known =>
+            {
+                None
             }
+            Activity::Due => Some(Time::ZERO),
+            Activity::Backoff(_, at)
+            | Activity::RenewalPause(at)
+            | Activity::Distrusted(at)
+            | Activity::Suspect(at) => Some(*at),
             Activity::Attempt(attempt) => Some(match &attempt.stage {
                 Stage::Connecting(_, Some(at)) | Stage::FallenBack(at, _) => {
                     attempt.deadline.min(*at)
@@ -621,7 +661,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
                     path.activity = Activity::Due;
                 }
             }
-            Activity::Due => {}
+            Activity::Due | Activity::Distrusted(_) => {}
         }
     }
 
@@ -645,8 +685,10 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         if matches!(path.activity, Activity::Attempt(_)) {
             self.outputs.push_back(Output::Abandon(id));
         }
+        let first_distrust = self.config.first_distrust;
         if let Some(path) = self.path(id) {
             (path.activity, path.reported_failure) = (Activity::NoLink, None);
+            path.distrust = first_distrust;
         }
     }
 
@@ -753,7 +795,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
 
     /// Ends the attempt of a path without a carrier.
     fn give_up(&mut self, now: Time, id: PathId, reason: Failure<F>) {
-        let Config { first_backoff, refused_backoff, lender_pause, .. } = self.config;
+        let Config { first_backoff, refused_backoff, lender_pause, max_distrust, .. } = self.config;
         let Some(path) = self.path(id) else { return };
         let (began, is_outdated) = match &path.activity {
             Activity::Attempt(attempt) => (attempt.began, attempt.is_outdated),
@@ -767,7 +809,9 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
             (path.way, path.lost) = (Way::Normal, None);
         }
         path.is_refused = reason.kind() == FailureKind::Refused;
-        path.activity = if needs_none {
+        path.activity = if reason.kind() == FailureKind::Forged {
+            Activity::Distrusted(now + path.next_distrust(max_distrust))
+        } else if needs_none {
             Activity::Settled
         } else if is_outdated {
             path.backoff = first_backoff;
@@ -810,6 +854,9 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         path.carrier = None;
         path.is_suspect = false;
         path.is_closed = end == CarrierEnd::Closed;
+        if end == CarrierEnd::Forged {
+            return self.distrust(now, id, reason);
+        }
         if end == CarrierEnd::Idle && !in_use {
             path.asleep_since = Some(now);
             // A running attempt continues.
@@ -828,6 +875,28 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
                 self.outputs.push_back(Output::Abandon(id));
             }
             self.report(Event::Down(id, Loss::Ended(reason)));
+        }
+    }
+
+    /// Uses a lender no longer that has changed messages, until its time is over.
+    fn distrust(&mut self, now: Time, id: PathId, reason: L) {
+        let max_distrust = self.config.max_distrust;
+        let Some(path) = self.path(id) else { return };
+        let carrier = path.carrier.take();
+        path.is_suspect = false;
+        let is_attempt = matches!(path.activity, Activity::Attempt(_));
+        // Both ends of the path may notice it, and the lender may be forgotten meanwhile.
+        let is_news = !matches!(path.activity, Activity::Distrusted(_) | Activity::NoLink);
+        let pause = is_news.then(|| path.next_distrust(max_distrust));
+        if let Some(pause) = pause {
+            path.activity = Activity::Distrusted(now + pause);
+        }
+        self.outputs.extend(carrier.map(Output::Detach));
+        if is_attempt {
+            self.outputs.push_back(Output::Abandon(id));
+        }
+        if let Some(pause) = pause {
+            self.report(Event::Down(id, Loss::Forged(reason, pause)));
         }
     }
 
@@ -923,6 +992,9 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
                 self.dial(now, id);
             }
             Activity::RenewalPause(at) if *at <= now => self.dial(now, id),
+            Activity::Distrusted(at) if *at <= now && (is_known || !path.is_lent) => {
+                self.dial(now, id);
+            }
             Activity::Suspect(at) if *at <= now => match (path.is_suspect, path.barren.is_some()) {
                 (true, true) if !path.is_lent => self.try_next_way(now, id),
                 (true, _) => self.dial(now, id),
@@ -944,7 +1016,10 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
                     self.on_failed(now, id, Failure::TimedOut(timeout));
                 }
             }
-            Activity::Backoff(..) | Activity::RenewalPause(_) | Activity::Suspect(_) => {}
+            Activity::Backoff(..)
+            | Activity::RenewalPause(_)
+            | Activity::Distrusted(_)
+            | Activity::Suspect(_) => {}
         }
     }
 

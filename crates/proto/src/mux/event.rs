@@ -173,6 +173,10 @@ pub enum Output<P> {
         /// Description of the violation.
         violation: &'static str,
     },
+    /// The lender of the carrier has dropped a message that it had to pass on: close the carrier.
+    WrongDrop {
+        carrier: CarrierId,
+    },
     /// The peer ended the session.
     Bye,
 }

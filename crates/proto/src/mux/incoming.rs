@@ -91,7 +91,12 @@ impl<P: Payload> Mux<P> {
                 let is_expected = matches!(
                     (&message, self.config.role),
                     (LoanMessage::Request { .. }, Role::Gateway)
-                        | (LoanMessage::Ticket { .. } | LoanMessage::Refused { .. }, Role::Client)
+                        | (
+                            LoanMessage::Ticket { .. }
+                                | LoanMessage::Refused { .. }
+                                | LoanMessage::Forged { .. },
+                            Role::Client
+                        )
                 );
                 if !is_expected {
                     return Err("it spoke of a loan out of turn");
@@ -332,15 +337,15 @@ impl<P: Payload> Mux<P> {
         Ok(())
     }
 
-    /// Processes that a lender has dropped the next message.
-    pub(super) fn on_dropped(&mut self, now: Time, id: CarrierId) -> Result<(), &'static str> {
-        let Some(carrier) = self.carrier(id) else { return Ok(()) };
+    /// Processes that a lender has dropped the next message. Returns whether it was recalled.
+    pub(super) fn on_dropped(&mut self, now: Time, id: CarrierId) -> bool {
+        let Some(carrier) = self.carrier(id) else { return true };
         if !carrier.may_drop() {
-            return Err("the lender dropped a message that it had to pass on");
+            return false;
         }
         carrier.on_alive(now);
         carrier.receive(now);
-        Ok(())
+        true
     }
 
     pub(super) fn on_ack(

@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 use tokio_rustls::TlsConnector;
 
 use super::{Client, Path, TrafficEvent};
-use crate::bond::carrier::{CarrierIo, TcpCarrier};
+use crate::bond::carrier::{CarrierError, CarrierIo, TcpCarrier};
 use crate::bond::handshake::{self, HandshakeError, LossCause};
 use crate::bond::key::PublicKey;
 use crate::bond::seal::Way;
@@ -106,6 +106,9 @@ impl Client {
                 (path, Ok(Ticket { id, join, seed }))
             }
             LoanMessage::Refused { path, reason } => (path, Err(reason)),
+            LoanMessage::Forged { path } => {
+                return self.dialer(dial::Input::Forged(path, CarrierError::SealAtGateway));
+            }
             _ => return,
         };
         if let Some(waiting) = self.0.tickets.borrow_mut().remove(&path) {

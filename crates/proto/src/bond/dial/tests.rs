@@ -12,6 +12,7 @@ enum FailureCause {
     NoAnswer,
     WrongKey,
     UnknownSession,
+    Forged,
 }
 
 impl Reason for FailureCause {
@@ -22,6 +23,7 @@ impl Reason for FailureCause {
             Self::NoAnswer => FailureKind::Timeout,
             Self::WrongKey => FailureKind::Permanent,
             Self::UnknownSession => FailureKind::UnknownSession,
+            Self::Forged => FailureKind::Forged,
         }
     }
 }
@@ -678,8 +680,12 @@ fn random_event() -> impl Strategy<Value = RandomEvent> {
         Just(FailureCause::WrongKey),
         Just(FailureCause::UnknownSession)
     ];
-    let end =
-        prop_oneof![Just(CarrierEnd::Idle), Just(CarrierEnd::Closed), Just(CarrierEnd::Broken)];
+    let end = proptest::sample::select(vec![
+        CarrierEnd::Idle,
+        CarrierEnd::Closed,
+        CarrierEnd::Broken,
+        CarrierEnd::Forged,
+    ]);
     prop_oneof![
         3 => (path(), why).prop_map(|(path, cause)| RandomEvent::Fail(path, cause)),
         2 => path().prop_map(RandomEvent::Secure),
@@ -915,4 +921,67 @@ fn a_session_that_begins_again_asks_its_lenders_again() {
     assert_eq!(simulation.dials(phone), []);
     simulation.connect(WIFI, 3);
     assert_eq!(simulation.dials(phone).len(), 1);
+}
+
+fn forged(path: PathId, seconds: u64) -> TestOutput {
+    Output::Event(Event::Down(path, Loss::Forged("ended", Span::from_secs(seconds))))
+}
+
+#[test]
+fn a_lender_that_changes_messages_is_not_used_for_longer_each_time() {
+    let mut simulation = Simulation::only(TCP, 1);
+    let phone = simulation.dialer.add_lender();
+    simulation.connect(WIFI, 1);
+    for (pause, carrier) in [(30, 2), (60, 3), (120, 4), (240, 5), (300, 6), (300, 7)] {
+        simulation.connect(phone, carrier).take();
+        simulation.lose_by(carrier, CarrierEnd::Forged, true);
+        assert_eq!(simulation.take(), [forged(phone, pause)]);
+        // Neither data to send, nor a session that begins again, nor another address shortens it.
+        let began = simulation.now.as_nanos() / 1_000_000;
+        simulation.until(began + 10_000).input(Input::Demand { in_use: true });
+        simulation.input(Input::Resolved(vec![address(carrier as u8)]));
+        simulation.input(Input::SessionEnded).connect(WIFI, carrier + 10);
+        simulation.until(began + pause * 1_000 - 1);
+        assert_eq!(simulation.dials(phone), []);
+        simulation.until(began + pause * 1_000);
+        assert_eq!(simulation.dials(phone), [(began + pause * 1_000, TCP)]);
+    }
+    // It is paired again: its user has looked after it.
+    simulation.connect(phone, 8).input(Input::Forget(phone)).input(Input::PathChanged(phone));
+    simulation.connect(phone, 9).take();
+    simulation.lose_by(9, CarrierEnd::Forged, true);
+    assert_eq!(simulation.take(), [forged(phone, 30)]);
+    simulation.input(Input::Forget(phone)).input(Input::PathChanged(phone));
+    assert_eq!(simulation.dials(phone).len(), 1, "at once");
+}
+
+#[test]
+fn a_gateway_may_notice_first_that_a_lender_changes_messages() {
+    let mut simulation = Simulation::only(TCP, 1);
+    let phone = simulation.dialer.add_lender();
+    simulation.connect(WIFI, 1).connect(phone, 2).take();
+    for _ in 0..2 {
+        simulation.input(Input::Forged(phone, "ended"));
+    }
+    assert_eq!(simulation.take(), [Output::Detach(CarrierId(2)), forged(phone, 30)]);
+    // The lender has ended the path before the report comes.
+    simulation.until(30_000).connect(phone, 3).take();
+    simulation.lose_by(3, CarrierEnd::Closed, true);
+    assert_eq!(simulation.dials(phone).len(), 1);
+    simulation.take();
+    simulation.input(Input::Forged(phone, "ended"));
+    assert_eq!(simulation.take(), [Output::Abandon(phone), forged(phone, 60)]);
+    // It changes the first message.
+    simulation.until(90_000).take();
+    simulation.fail(phone, FailureCause::Forged);
+    assert_eq!(simulation.take(), [failed(phone, FailureCause::Forged)]);
+    simulation.until(209_999);
+    assert_eq!(simulation.dials(phone), []);
+    simulation.until(210_000);
+    assert_eq!(simulation.dials(phone), [(210_000, TCP)]);
+    // A report about one that is no longer paired, or about another path, has no effect.
+    simulation.input(Input::Forget(phone)).take();
+    simulation.input(Input::Forged(phone, "ended")).input(Input::Forged(WIFI, "ended"));
+    assert_eq!(simulation.take(), []);
+    assert_eq!(simulation.dialer.state(WIFI), PathState::Up);
 }

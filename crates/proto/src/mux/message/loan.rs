@@ -53,6 +53,8 @@ pub enum LoanMessage {
         /// Round-trip time between lender and gateway.
         rtt: Span,
     },
+    /// Gateway to client: the lender of this path has changed, left out or repeated messages.
+    Forged { path: PathId },
 }
 
 mod kind {
@@ -63,6 +65,7 @@ mod kind {
     pub const REDEEMED: u8 = 4;
     pub const JOIN: u8 = 5;
     pub const JOINED: u8 = 6;
+    pub const FORGED: u8 = 7;
 }
 
 impl LoanMessage {
@@ -96,6 +99,7 @@ impl LoanMessage {
                 out.push(kind::JOINED);
                 put_span(out, *rtt);
             }
+            Self::Forged { path } => out.extend([kind::FORGED, path.0]),
         }
     }
 }
@@ -123,6 +127,7 @@ impl Decoder<'_> {
                 LoanMessage::Join { ticket: TicketId(self.array()?), holds_acks }
             }
             kind::JOINED => LoanMessage::Joined { rtt: self.span()? },
+            kind::FORGED => LoanMessage::Forged { path: self.path()? },
             _ => return Err(DecodeError::InvalidField("kind of loan message")),
         })
     }

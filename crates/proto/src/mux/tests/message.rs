@@ -179,6 +179,7 @@ fn loan() -> BoxedStrategy<LoanMessage> {
         (ticket(), any::<bool>())
             .prop_map(|(ticket, holds_acks)| LoanMessage::Join { ticket, holds_acks }),
         rtt().prop_map(|rtt| LoanMessage::Joined { rtt }),
+        path().prop_map(|path| LoanMessage::Forged { path }),
     ]
     .boxed()
 }
@@ -288,7 +289,7 @@ fn what_nobody_says_is_an_error_at_once() {
         (&long_payload, TooLong),
         (&[0x13, 8], InvalidField("reset code")),
         (&[0x02, 5], InvalidField("refusal")),
-        (&[0x1e, 7], InvalidField("kind of loan message")),
+        (&[0x1e, 8], InvalidField("kind of loan message")),
         (&[0x10, 0, 0, 9, 0, 0], InvalidField("scheduler")),
         (&[0x10, 0, 0, 0, 32, 0], InvalidField("primary path")),
         (&[0x10, 0, 0, 0, 255, 1, 3, 0, 5, 0, 80], InvalidField("kind of address")),

@@ -506,6 +506,7 @@ impl Simulation {
             Output::Suspect { carrier, .. } => self.suspects.push((self.now, carrier)),
             Output::Recovered { carrier } => self.recoveries.push((self.now, carrier)),
             Output::ProtocolViolation { violation: what, .. } => self.violations.push(what),
+            Output::WrongDrop { .. } => self.violations.push("a wrong drop"),
             Output::StreamRefused | Output::Bye => {}
         }
     }

@@ -268,7 +268,7 @@ impl World<'_> {
                 violated(format!("endpoint {end} reports a violation: {violation}"))
             }
             Output::Loan(message) => violated(format!("nobody sent {message:?}")),
-            Output::Recall { carrier, .. } => {
+            Output::WrongDrop { carrier } | Output::Recall { carrier, .. } => {
                 violated(format!("{carrier:?} has no lender and was asked to drop messages"))
             }
             Output::StreamRefused => {}
