@@ -10,11 +10,14 @@ use super::{Class, Frame};
 const DATAGRAM_TIMEOUT: Span = Span::from_millis(150);
 /// Maximum bytes of datagrams that wait.
 const MAX_DATAGRAM_BYTES: u64 = 512 << 10;
+/// Memory of a frame in bytes besides its sealed message: its entry in a queue, which may have twice
+/// the capacity that it needs, and the allocation. Frames may be empty.
+const FRAME_COST: u64 = 128;
 
 /// Frames that wait for one of the two connections; `P` is a sealed message.
 #[derive(Debug)]
 pub struct Lane<P> {
-    /// Maximum bytes of bulk frames that wait.
+    /// Maximum memory of bulk and control frames that wait.
     limit: Size,
     bulk: VecDeque<(u64, Option<P>)>,
     control: VecDeque<(u64, P)>,
@@ -54,7 +57,7 @@ pub enum LaneError {
 }
 
 impl<P: AsRef<[u8]>> Lane<P> {
-    /// Creates an empty lane that accepts more while less than `limit` waits.
+    /// Creates an empty lane that accepts more while less than `limit` of memory is in use.
     pub fn new(limit: Size) -> Self {
         Self {
             limit,
@@ -74,7 +77,10 @@ impl<P: AsRef<[u8]>> Lane<P> {
     /// Whether the lender may read more from the sender. A limit for each frame would make the sender
     /// wait in the middle of one.
     pub fn has_room(&self) -> bool {
-        self.bulk_bytes + self.control_bytes < self.limit.as_bytes()
+        // A recalled frame keeps its place.
+        let frames = (self.bulk.len() + self.control.len()) as u64;
+        let memory = self.bulk_bytes + self.control_bytes + frames * FRAME_COST;
+        memory < self.limit.as_bytes()
     }
 
     /// Processes a frame of the sender.
@@ -103,7 +109,7 @@ impl<P: AsRef<[u8]>> Lane<P> {
                     Class::Datagram => {
                         self.datagram_bytes += bytes;
                         self.datagrams.push_back((now, number, sealed));
-                        while self.datagram_bytes > MAX_DATAGRAM_BYTES {
+                        while self.datagram_memory() > MAX_DATAGRAM_BYTES {
                             self.drop_datagram();
                         }
                     }
@@ -156,6 +162,10 @@ impl<P: AsRef<[u8]>> Lane<P> {
             self.bulk_bytes -= bytes;
             self.recalled += bytes;
         }
+    }
+
+    fn datagram_memory(&self) -> u64 {
+        self.datagram_bytes + self.datagrams.len() as u64 * FRAME_COST
     }
 
     fn drop_datagram(&mut self) {
@@ -222,9 +232,9 @@ mod tests {
     #[test]
     fn a_lane_accepts_more_while_less_than_its_limit_waits() {
         let mut lane = lane();
-        lane.receive(NOW, sealed(Class::Bulk, 0, 999)).unwrap();
+        lane.receive(NOW, sealed(Class::Bulk, 0, 871)).unwrap();
         assert!(lane.has_room());
-        lane.receive(NOW, sealed(Class::Bulk, 1, 999)).unwrap();
+        lane.receive(NOW, sealed(Class::Bulk, 1, 800)).unwrap();
         assert!(!lane.has_room());
         lane.poll(NOW, false).unwrap();
         assert!(lane.has_room());
@@ -263,7 +273,28 @@ mod tests {
         for number in 2..60 {
             lane.receive(NOW, sealed(Class::Datagram, number, 10_000)).unwrap();
         }
-        assert_eq!(drain(&mut lane, NOW).len() as u64, MAX_DATAGRAM_BYTES / 10_000);
+        assert_eq!(drain(&mut lane, NOW).len() as u64, MAX_DATAGRAM_BYTES / 10_128);
+    }
+
+    #[test]
+    fn frames_without_bytes_do_not_fill_the_memory() {
+        for class in [Class::Bulk, Class::Control] {
+            let (mut lane, mut count) = (lane(), 0);
+            while lane.has_room() && count < 1_000 {
+                lane.receive(NOW, sealed(class, count, 0)).unwrap();
+                // A recalled frame keeps its place, too.
+                lane.receive(NOW, Frame::Recall { first: 0, last: count }).unwrap();
+                count += 1;
+            }
+            assert_eq!(count, 8, "{class}");
+            lane.poll(NOW, false).unwrap();
+            assert!(lane.has_room());
+        }
+        let mut lane = lane();
+        for number in 0..10_000 {
+            lane.receive(NOW, sealed(Class::Datagram, number, 0)).unwrap();
+        }
+        assert_eq!(drain(&mut lane, NOW).len() as u64, MAX_DATAGRAM_BYTES / FRAME_COST);
     }
 
     #[test]
