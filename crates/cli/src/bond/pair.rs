@@ -9,8 +9,10 @@ use anyhow::{Context, Result};
 use clap::ValueHint;
 use manyways_net::bond::{PairError, PairFile, PublicKey};
 use manyways_proto::bond::pairing::CodeError;
+use manyways_record::document;
 use manyways_sys::interface;
 use manyways_unit::human::quoted;
+use serde::Serialize;
 
 use super::{keygen, lend, lookup};
 use crate::failure::Failure;
@@ -45,7 +47,20 @@ pub struct PairArgs {
     /// Name of this device at the other one [default: the name of this host]
     #[arg(long, value_name = "NAME", value_parser = lend::parse_name)]
     name: Option<String>,
+    /// Print a JSON document.
+    #[arg(long)]
+    json: bool,
 }
+
+#[derive(Serialize)]
+struct Paired {
+    /// Name of the lender, and of its path.
+    name: String,
+    public_key: String,
+    address: SocketAddr,
+}
+
+document!(Paired, "manyways.bond-pair/1");
 
 /// Forget a paired device.
 ///
@@ -58,7 +73,21 @@ pub struct UnpairArgs {
     /// Name of the device.
     #[arg(value_name = "NAME")]
     name: String,
+    /// Print a JSON document.
+    #[arg(long)]
+    json: bool,
 }
+
+#[derive(Serialize)]
+struct Unpaired<'a> {
+    name: &'a str,
+    /// Whether the device could use the network of this one.
+    borrower: bool,
+    /// Whether this device could use that of the other one.
+    lender: bool,
+}
+
+document!(Unpaired<'_>, "manyways.bond-unpair/1");
 
 fn parse_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| {
@@ -96,8 +125,13 @@ pub fn pair(args: PairArgs) -> Result<ExitCode> {
         device.name.truncate(24);
         device.name += "-lender";
     }
-    let lender = device.name.clone();
+    let (lender, public_key) = (device.name.clone(), device.key.to_string());
     file.add(device).context("the device is paired, and cannot be stored")?;
+    if args.json {
+        let paired = Paired { name: lender, public_key, address: args.address };
+        print!("{}", document::to_json(&paired)?);
+        return Ok(ExitCode::SUCCESS);
+    }
     eprintln!("manyways: paired with {lender}: the clients of this user use its network, too");
     Ok(ExitCode::SUCCESS)
 }
@@ -136,13 +170,17 @@ fn failure(error: PairError) -> Failure {
 
 pub fn unpair(args: &UnpairArgs) -> Result<ExitCode> {
     let folder = lend::folder()?;
-    let mut found = false;
-    for file in [PairFile::borrowers(&folder), PairFile::lenders(&folder)] {
-        found |= file.remove(&args.name).map_err(|error| Failure::new(error.to_string()))?;
-    }
-    if !found {
+    let remove =
+        |file: PairFile| file.remove(&args.name).map_err(|error| Failure::new(error.to_string()));
+    let borrower = remove(PairFile::borrowers(&folder))?;
+    let lender = remove(PairFile::lenders(&folder))?;
+    if !borrower && !lender {
         let words = format!("no device `{}` is paired", quoted(&args.name));
         return Err(Failure::new(words).hint("`manyways bond lend --list` lists them").into());
+    }
+    if args.json {
+        print!("{}", document::to_json(&Unpaired { name: &args.name, borrower, lender })?);
+        return Ok(ExitCode::SUCCESS);
     }
     eprintln!("manyways: {} is no longer paired", quoted(&args.name));
     Ok(ExitCode::SUCCESS)
