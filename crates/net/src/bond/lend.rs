@@ -9,6 +9,7 @@ mod relay;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::future::{pending, ready};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
@@ -19,6 +20,7 @@ use std::time::Duration;
 use manyways_proto::bond::egress::EgressFilter;
 use manyways_proto::bond::pairing::Code;
 use manyways_proto::bond::usage::Usage;
+use manyways_proto::happy_eyeballs;
 use manyways_proto::mux::{LoanMessage, Message, RefuseCode, TicketId};
 use manyways_sys::clock::Clock;
 use manyways_sys::interface;
@@ -44,12 +46,13 @@ use super::key::{PrivateKey, PublicKey};
 use super::path_monitor::today;
 use super::tls;
 use super::usage::UsageFile;
-use crate::path::{PathSpec, socket};
+use crate::path::{PathSpec, RaceError, race, socket};
 
 /// Time in which a device completes the handshake of its pipe, and the gateway that of its path.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// The same to one address of the gateway.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// Time in which the gateway accepts a connection: less than a client waits for the lender, so that
+/// it gets the reason.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum number of connections in a handshake.
 const MAX_HANDSHAKES: usize = 32;
 /// Name in the handshakes, without meaning.
@@ -551,25 +554,24 @@ impl Lending {
             return Err("no gateway was agreed on".to_owned());
         };
         let own = interface::addresses().unwrap_or_default();
-        let permitted = gateway.iter().filter(|to| self.0.egress.permits(&own, to.ip()));
-        let mut reason = "its gateway has no public address; --permit NETWORK allows another one";
-        let mut failure = None;
-        let mut stream = None;
-        for to in permitted {
-            reason = "the gateway does not answer over the lent network";
-            match timeout(CONNECT_TIMEOUT, self.dial(*to)).await {
-                Ok(Ok(connected)) => {
-                    stream = Some(connected);
-                    break;
-                }
-                Ok(Err(error)) => failure = Some(error),
-                Err(_) => {}
-            }
+        let is_permitted = |to: &&SocketAddr| self.0.egress.permits(&own, to.ip());
+        let permitted: Vec<SocketAddr> = gateway.iter().filter(is_permitted).copied().collect();
+        if permitted.is_empty() {
+            let reason = "its gateway has no public address; --permit NETWORK allows another one";
+            return Err(reason.to_owned());
         }
-        let stream = stream.ok_or_else(|| match failure {
-            Some(error) => format!("{reason}: {}", crate::path::plain(&error)),
-            None => reason.to_owned(),
-        })?;
+        let config = happy_eyeballs::Config::default();
+        let raced = race(config, ready(Ok(permitted)), pending(), |to| self.dial(to), |_| false);
+        let reason = "the gateway does not answer over the lent network";
+        let (stream, _) = match timeout(CONNECT_TIMEOUT, raced).await {
+            Ok(Ok(connected)) => connected,
+            Ok(Err(RaceError::Failed(Some(error)))) => {
+                return Err(format!("{reason}: {}", crate::path::plain(&error)));
+            }
+            Ok(Err(RaceError::Failed(None) | RaceError::TimedOut)) | Err(_) => {
+                return Err(reason.to_owned());
+            }
+        };
         let text = |error: &dyn std::fmt::Display| format!("no connection to the gateway: {error}");
         let tls = tls::client(&self.0.key, *gateway_key, tls::ALPN_PROTOCOL);
         let tls = tls.map_err(|error| text(&error))?;
