@@ -365,7 +365,7 @@ fn list(folder: &Path, json: bool) -> Result<ExitCode> {
         }
     }
     for device in &lenders {
-        if let PairedRole::Lender { address } = &device.role {
+        if let PairedRole::Lender { address, .. } = &device.role {
             println!("{:12} lends to this device, at {address}", device.name);
         }
     }
@@ -377,7 +377,7 @@ fn list(folder: &Path, json: bool) -> Result<ExitCode> {
 fn value(device: &PairedDevice) -> Value {
     let key = device.key.to_string();
     match &device.role {
-        PairedRole::Lender { address } => {
+        PairedRole::Lender { address, .. } => {
             json!({ "name": device.name, "public_key": key, "address": address })
         }
         PairedRole::Borrower { gateway, gateway_key } => json!({

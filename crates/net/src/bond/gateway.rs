@@ -399,7 +399,7 @@ pub(super) fn listener(address: SocketAddr) -> io::Result<TcpListener> {
     TcpListener::from_std(socket.into())
 }
 
-fn random_number() -> u64 {
+pub(super) fn random_number() -> u64 {
     let mut bytes = [0; 8];
     // If the system has no random numbers, TLS fails first.
     let _ = SystemRandom::new().fill(&mut bytes);

@@ -41,8 +41,8 @@ pub async fn follow(networks: HostNetworks, quiet: bool) {
 }
 
 fn lender(device: PairedDevice) -> Option<Lender> {
-    let PairedDevice { name, key, role: PairedRole::Lender { address } } = device else {
+    let PairedDevice { name, key, role: PairedRole::Lender { address, pairing } } = device else {
         return None;
     };
-    Some(Lender { name, address, key })
+    Some(Lender { name, address, key, pairing })
 }

@@ -41,6 +41,8 @@ pub struct Lender {
     /// Address at which it listens.
     pub address: SocketAddr,
     pub key: PublicKey,
+    /// Number of the pairing: a lender that is paired again is dialled at once.
+    pub pairing: u64,
 }
 
 /// A lender, and the TLS configuration for it.

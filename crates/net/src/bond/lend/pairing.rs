@@ -16,6 +16,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use super::pairs::{PairedDevice, PairedRole};
+use crate::bond::gateway::random_number;
 use crate::bond::key::{PrivateKey, PublicKey};
 use crate::bond::tls;
 
@@ -174,7 +175,8 @@ async fn pair_with(
     }
     send(&mut stream, &PairMessage::Gateway { key: gateway_key.0, addresses }).await?;
     let PairMessage::Done = receive(&mut stream).await? else { return Err(unexpected()) };
-    Ok(PairedDevice { name, key: lender, role: PairedRole::Lender { address } })
+    let role = PairedRole::Lender { address, pairing: random_number() };
+    Ok(PairedDevice { name, key: lender, role })
 }
 
 /// A pairing at the lender that has come to its proof.

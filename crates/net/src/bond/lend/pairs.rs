@@ -29,8 +29,9 @@ pub struct PairedDevice {
 /// The part of the other device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PairedRole {
-    /// It lends its network, and listens at this address.
-    Lender { address: SocketAddr },
+    /// It lends its network, and listens at this address. The random number of the pairing shows a
+    /// client that the device was paired again.
+    Lender { address: SocketAddr, pairing: u64 },
     /// It uses the network of this device, to reach this gateway only.
     Borrower { gateway: Vec<SocketAddr>, gateway_key: PublicKey },
 }
@@ -60,6 +61,8 @@ struct Entry {
     #[serde(skip_serializing_if = "Option::is_none")]
     address: Option<SocketAddr>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pairing: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     gateway: Option<Vec<SocketAddr>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     gateway_key: Option<String>,
@@ -69,13 +72,19 @@ impl Entry {
     fn of(device: &PairedDevice) -> Self {
         let (name, key) = (device.name.clone(), device.key.to_string());
         match &device.role {
-            PairedRole::Lender { address } => {
-                Self { name, key, address: Some(*address), gateway: None, gateway_key: None }
-            }
+            PairedRole::Lender { address, pairing } => Self {
+                name,
+                key,
+                address: Some(*address),
+                pairing: Some(*pairing),
+                gateway: None,
+                gateway_key: None,
+            },
             PairedRole::Borrower { gateway, gateway_key } => Self {
                 name,
                 key,
                 address: None,
+                pairing: None,
                 gateway: Some(gateway.clone()),
                 gateway_key: Some(gateway_key.to_string()),
             },
@@ -84,7 +93,9 @@ impl Entry {
 
     fn device(self) -> Option<PairedDevice> {
         let role = match (self.address, self.gateway, self.gateway_key) {
-            (Some(address), None, None) => PairedRole::Lender { address },
+            (Some(address), None, None) => {
+                PairedRole::Lender { address, pairing: self.pairing.unwrap_or_default() }
+            }
             (None, Some(gateway), Some(key)) => {
                 PairedRole::Borrower { gateway, gateway_key: key.parse().ok()? }
             }
@@ -194,7 +205,7 @@ mod tests {
         PairedDevice {
             name: name.to_owned(),
             key: PublicKey([key; 32]),
-            role: PairedRole::Lender { address },
+            role: PairedRole::Lender { address, pairing: u64::MAX },
         }
     }
 

@@ -155,7 +155,8 @@ async fn deselects(fault: Fault, up: bool) {
     let (client, mut events) =
         Client::new(ClientOptions::new(addresses, gateway_public, own)).unwrap();
     client.add_path(PathSpec::from_address("lo", [127, 0, 0, 1].into()));
-    let lender = client.add_lender(Lender { name: "phone".to_owned(), address, key: phone });
+    let lender =
+        client.add_lender(Lender { name: "phone".to_owned(), address, key: phone, pairing: 0 });
     assert_eq!(lender.unwrap(), PathId(1));
     let policy = StreamPolicy {
         scheduler: SchedulerKind::Single,
