@@ -58,6 +58,15 @@ pub(super) struct Ticket {
     seed: Seed,
 }
 
+/// The error of a handshake with a lender in place of the gateway.
+fn of_lender(error: HandshakeError) -> HandshakeError {
+    match error {
+        HandshakeError::WrongGateway => HandshakeError::WrongLender,
+        HandshakeError::UnknownKey => HandshakeError::NotPaired,
+        other => other,
+    }
+}
+
 /// Sends the keepalive of a pipe.
 pub(in crate::bond) fn keep_alive(stream: &tokio::net::TcpStream) {
     let keepalive = socket2::TcpKeepalive::new()
@@ -133,7 +142,8 @@ impl Client {
         let holds_acks = self.0.lending.feedback == Feedback::OnDemand;
         carrier.queue(&Message::Loan(LoanMessage::Join { ticket: ticket.id, holds_acks }));
         let mut io = CarrierIo::Tcp(Box::new(carrier));
-        let rtt = handshake::join(&mut io).await?;
+        // With TLS 1.3, a lender may refuse the key of this device after the handshake.
+        let rtt = handshake::join(&mut io).await.map_err(of_lender)?;
         let CarrierIo::Tcp(mut carrier) = io else { return Err(HandshakeError::LinkDown) };
         if !carrier.seal(&ticket.seed, Way::Up) {
             return Err(HandshakeError::LinkDown);
@@ -162,13 +172,8 @@ impl Client {
             HandshakeError::ConnectionLost(LossCause::Io(io::Error::other(error)))
         })?;
         let connected = TlsConnector::from(Arc::clone(&pipe.tls)).connect(name, stream).await;
-        let (stream, tls) = connected
-            .map_err(|error| match HandshakeError::from_tls_io(error) {
-                HandshakeError::WrongGateway => HandshakeError::WrongLender,
-                HandshakeError::UnknownKey => HandshakeError::NotPaired,
-                other => other,
-            })?
-            .into_inner();
+        let (stream, tls) =
+            connected.map_err(|error| of_lender(HandshakeError::from_tls_io(error)))?.into_inner();
         Ok(TcpCarrier::new(stream, Connection::Client(tls)))
     }
 
