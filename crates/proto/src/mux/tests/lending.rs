@@ -1,6 +1,6 @@
 //! Paths over lenders: MPBond's set-up in virtual time.
 
-use manyways_unit::{Rate, Size, Span};
+use manyways_unit::{Rate, Size, Span, Time};
 
 use super::simulation::{self, CLIENT, GATEWAY, Link, Simulation};
 use crate::mux::{CarrierId, Config, Feedback, HopEstimate, Input, Message, Rebalance, StreamId};
@@ -156,6 +156,51 @@ fn a_silent_pipe_is_noticed_though_the_lender_answers() {
     pair.check(stream, 6_000_000);
     let stall = pair.simulation.longest_stall(CLIENT, stream);
     assert!(stall < Span::from_millis(600), "{stall}");
+}
+
+#[test]
+fn a_lender_with_a_silent_network_is_noticed_though_its_pipe_works() {
+    for bytes in [[100, 6_000_000], [6_000_000, 100]] {
+        let mut pair = Pair::pams(RATES);
+        let stream = pair.simulation.open(0, bytes[0], bytes[1]);
+        pair.simulation.run_for(Span::from_secs(1));
+        let now = pair.simulation.now;
+        pair.simulation.lent(pair.lent).set_path_silent(now, true);
+        pair.simulation.run_for(Span::from_secs(20));
+        pair.check(stream, bytes[1]);
+        let [_, gateway] = &pair.simulation.applications;
+        assert_eq!(gateway[&stream].received, bytes[0]);
+        let receiver = if bytes[1] > bytes[0] { CLIENT } else { GATEWAY };
+        let stall = pair.simulation.longest_stall(receiver, stream);
+        assert!(stall < Span::from_millis(900), "{stall}");
+        // What follows does not wait for it.
+        let (begin, next) = (pair.simulation.now, pair.simulation.open(0, 100, 100_000));
+        pair.simulation.run_for(Span::from_secs(5));
+        pair.check(next, 100_000);
+        let end = pair.simulation.done_at(next).expect("an end");
+        assert!(end.since(begin) < Span::from_millis(300), "{}", end.since(begin));
+    }
+}
+
+#[test]
+fn a_pipe_that_comes_and_goes_each_second_costs_no_bytes() {
+    for is_pipe in [true, false] {
+        let mut pair = Pair::pams(RATES);
+        let stream = pair.simulation.open(0, 100, 12_000_000);
+        for silent in [true, false].repeat(8) {
+            pair.simulation.run_for(Span::from_millis(500));
+            let (now, lent) = (pair.simulation.now, pair.simulation.lent(pair.lent));
+            match is_pipe {
+                true => lent.set_pipe_silent(now, silent),
+                false => lent.set_path_silent(now, silent),
+            }
+        }
+        pair.simulation.run_for(Span::from_secs(20));
+        pair.check(stream, 12_000_000);
+        let end = pair.simulation.done_at(stream).expect("an end");
+        // The direct path alone has 8 Mbit/s.
+        assert!(end.since(Time::ZERO) < Span::from_millis(14_000), "{end}");
+    }
 }
 
 #[test]

@@ -19,8 +19,8 @@ pub struct LentCarrier {
     /// Between the client and the lender, and between the lender and the gateway.
     pub pipe: Link,
     pub path: Link,
-    /// Whether all data on the pipe is lost.
-    pub is_pipe_silent: bool,
+    /// Whether all data on the pipe, and between lender and gateway, is lost.
+    is_silent: [bool; 2],
     /// From the client, from the gateway.
     ways: [Way; 2],
 }
@@ -47,7 +47,7 @@ impl LentCarrier {
             messages: HashMap::new(),
             passed_on: 0,
         };
-        Self { id, pipe, path, is_pipe_silent: false, ways: [way(), way()] }
+        Self { id, pipe, path, is_silent: [false; 2], ways: [way(), way()] }
     }
 
     /// The links of the way from `end`.
@@ -57,7 +57,8 @@ impl LentCarrier {
 
     /// Whether the first and the second link of the way from `end` are silent.
     fn silence(&self, end: usize) -> [bool; 2] {
-        [end == CLIENT && self.is_pipe_silent, end == GATEWAY && self.is_pipe_silent]
+        let [pipe, path] = self.is_silent;
+        if end == CLIENT { [pipe, path] } else { [path, pipe] }
     }
 
     pub fn submit(&mut self, now: Time, end: usize, size: usize, message: Message<Piece>) {
@@ -117,12 +118,19 @@ impl LentCarrier {
     }
 
     pub fn set_pipe_silent(&mut self, now: Time, silent: bool) {
-        if self.is_pipe_silent && !silent {
+        if std::mem::replace(&mut self.is_silent[0], silent) && !silent {
             let pipe = self.pipe;
             self.ways[CLIENT].first.resend(now, &pipe);
             self.ways[GATEWAY].second.resend(now, &pipe);
         }
-        self.is_pipe_silent = silent;
+    }
+
+    pub fn set_path_silent(&mut self, now: Time, silent: bool) {
+        if std::mem::replace(&mut self.is_silent[1], silent) && !silent {
+            let path = self.path;
+            self.ways[CLIENT].second.resend(now, &path);
+            self.ways[GATEWAY].first.resend(now, &path);
+        }
     }
 
     pub fn next_event(&self, now: Time) -> Option<Time> {
