@@ -135,7 +135,9 @@ impl PairMessage {
             Self::Gateway { key, addresses } => {
                 out.push(kind::GATEWAY);
                 out.extend(key);
-                let texts: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
+                // A name may have more addresses than a device accepts.
+                let addresses = addresses.iter().take(MAX_ADDRESSES);
+                let texts: Vec<String> = addresses.map(SocketAddr::to_string).collect();
                 out.extend(texts.join(" ").as_bytes());
             }
             Self::Done => out.push(kind::DONE),
@@ -262,6 +264,17 @@ mod tests {
         fn any_bytes_are_a_message_or_an_error(bytes: Vec<u8>) {
             let _ = PairMessage::decode(&bytes);
         }
+    }
+
+    #[test]
+    fn a_gateway_with_many_addresses_has_some_of_them() {
+        let addresses = (0..20).map(|at| SocketAddr::from(([192, 0, 2, at], 4433))).collect();
+        let message = PairMessage::Gateway { key: [1; 32], addresses };
+        let Ok(PairMessage::Gateway { addresses, .. }) = PairMessage::decode(&message.encode())
+        else {
+            panic!("{message:?} is not read")
+        };
+        assert_eq!(addresses.len(), MAX_ADDRESSES);
     }
 
     #[test]
