@@ -441,8 +441,9 @@ impl<P: Payload> Datagrams<P> {
                 messages.push((at, part));
             }
         }
-        let mut messages = messages.into_iter();
-        let first = messages.next();
+        // If the datagram is too long for the chosen carrier, the first copy may have no room.
+        let first = messages.iter().position(|(to, _)| carriers[*to].writable_bytes > 0);
+        let first = first.map(|index| messages.remove(index));
         for (at, message) in messages {
             self.assigned_bytes += queue_cost(&message);
             self.assigned.push_back((now, carriers[at].id, message));
