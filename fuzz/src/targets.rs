@@ -7,6 +7,7 @@ mod filter;
 mod flow;
 mod hosts;
 mod lab;
+mod lend;
 mod middlebox;
 mod mptcp;
 mod mux;
@@ -216,6 +217,18 @@ pub const ALL: &[Target] = &[
         run: mux::peer,
         words: mux::PEER_WORDS,
         more_seeds: &["corpus/mux-message"],
+    },
+    Target {
+        name: "pair-message",
+        run: lend::pair_message,
+        words: lend::PAIR_WORDS,
+        more_seeds: &[],
+    },
+    Target {
+        name: "relay-frames",
+        run: lend::relay_frames,
+        words: lend::FRAME_WORDS,
+        more_seeds: &[],
     },
     Target {
         name: "probe-series",

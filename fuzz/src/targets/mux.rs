@@ -9,7 +9,8 @@ use manyways_proto::mux::{
 use manyways_proto::sched::{PathId, PathSet, SchedulerKind, StreamPolicy};
 use manyways_unit::{Span, Time};
 
-pub(super) const MESSAGE_WORDS: &[&str] = &["mway\u{1}", "\0\0", "@\0", "\u{3}abc"];
+pub(super) const MESSAGE_WORDS: &[&str] =
+    &["mway\u{1}", "\0\0", "@\0", "\u{3}abc", "\u{1e}\u{4}", "\u{1e}\u{6}Wp", "\u{1e}\u{7}\u{1}"];
 pub(super) const PEER_WORDS: &[&str] = &[
     "\u{10}\0\u{1}\u{5}\u{7f}\u{1}\u{3}\u{1}\0\0P\u{1}a\0\u{2}hi",
     "\u{11}\0\0\0\u{1}a",
@@ -21,6 +22,10 @@ pub(super) const PEER_WORDS: &[&str] = &[
     "\u{18}\u{1}\0\u{1}",
     "\u{1a}\0\u{1}\u{5}\u{7f}\u{1}\u{3}\u{1}\0\0P\u{1}a\0\0",
     "\u{1b}\0",
+    "\u{1c}\u{1}\u{1}",
+    "\u{1d}\0\u{3}",
+    "\u{1e}\u{2}\u{1}\u{1}x",
+    "\u{1e}\u{7}\u{1}",
 ];
 
 /// A sequence of messages of one carrier.
