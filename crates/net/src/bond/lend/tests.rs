@@ -16,14 +16,14 @@ use crate::bond::carrier::Received;
 use crate::bond::client::{Client, ClientEvent, ClientOptions, Lender};
 use crate::bond::gateway::{Gateway, GatewayOptions};
 
-/// What a lender does to a bulk frame, or after it.
+/// A treatment of a bulk frame that no lender may give it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fault {
     Change,
     Repeat,
     LeaveOut,
     Swap,
-    /// Drops a message that nobody has recalled.
+    /// Drops a message that was not recalled.
     Drop,
     /// Sends a frame that only an end sends.
     Invent,
@@ -139,7 +139,7 @@ async fn deselects(fault: Fault, up: bool) {
     options.egress = loopback.clone();
     let gateway = Gateway::bind(options).unwrap();
     let addresses = gateway.addresses();
-    tokio::task::spawn_local(gateway.run(std::future::pending()));
+    tokio::task::spawn_local(gateway.run(pending()));
 
     let role = PairedRole::Borrower { gateway: addresses.clone(), gateway_key: gateway_public };
     let device = PairedDevice { name: "laptop".to_owned(), key: own.public(), role };

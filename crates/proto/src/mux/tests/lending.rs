@@ -173,7 +173,7 @@ fn a_lender_with_a_silent_network_is_noticed_though_its_pipe_works() {
         let receiver = if bytes[1] > bytes[0] { CLIENT } else { GATEWAY };
         let stall = pair.simulation.longest_stall(receiver, stream);
         assert!(stall < Span::from_millis(900), "{stall}");
-        // What follows does not wait for it.
+        // Later streams do not wait for it.
         let (begin, next) = (pair.simulation.now, pair.simulation.open(0, 100, 100_000));
         pair.simulation.run_for(Span::from_secs(5));
         pair.check(next, 100_000);
