@@ -1,11 +1,14 @@
 //! Paths over other devices: pairing, lending, and lenders that go away or do not do their part.
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::FileExt;
+use std::process::{Command, Stdio};
 
 use manyways_tests::testbed::{Logged, Namespace};
 use manyways_tests::{Finished, Running, finish, manyways};
 use nix::sys::signal::Signal;
+use serde_json::{Value, json};
 
 use crate::bond::{CONNECT, Keys, client_status, start};
 use crate::needs_bond;
@@ -47,7 +50,7 @@ impl<'a> Devices<'a> {
     /// Pairs the laptop with the phone.
     fn pair(&self, code: &str) -> Finished {
         let (key, gateway) = (self.keys.file("client.key"), format!("{GATEWAY}:4433"));
-        let words = ["bond", "pair", LENDER, "--code", code, "--name", "laptop"];
+        let words = ["bond", "pair", LENDER, "--code", code, "--name", "laptop", "--json"];
         let to = ["--gateway", &gateway, "--gateway-key", &self.keys.gateway, "--key", &key];
         let mut command = manyways();
         command.env("XDG_STATE_HOME", self.testbed.path("state")).args(words).args(to);
@@ -63,20 +66,43 @@ impl<'a> Devices<'a> {
         client
     }
 
-    fn bytes_over(&self, path: &str) -> u64 {
+    /// The phone, as the status of the client shows it.
+    fn path(&self) -> Value {
         let status = client_status(self.testbed, "default");
         let paths = status["paths"].as_array().expect("a list");
-        let path = paths.iter().find(|one| one["name"] == path).expect("the path");
-        path["received_bytes"].as_u64().expect("a number")
+        paths.iter().find(|one| one["name"] == "phone").expect("the path").clone()
+    }
+
+    fn bytes_over_phone(&self) -> u64 {
+        self.path()["received_bytes"].as_u64().expect("a number")
+    }
+
+    /// Ends the pairing at one of the devices: the other one has this name.
+    #[track_caller]
+    fn unpair(&self, other: &str) -> Value {
+        let mut command = manyways();
+        command.env("XDG_STATE_HOME", self.testbed.path("state"));
+        let done = finish(command.args(["bond", "unpair", other, "--json"])).expect_success();
+        serde_json::from_str(&done.stdout).expect("it is JSON")
     }
 
     /// Starts a download of the object by the laptop.
     fn download(&self) -> Running {
         let url = format!("http://{}/object", SERVER[0]);
         let out = self.testbed.path("received");
-        let mut curl = std::process::Command::new("curl");
+        let mut curl = Command::new("curl");
         curl.args(["-sS", "--proxy", &format!("http://{CONNECT}"), &url, "-o"]).arg(out);
         self.testbed.device(|| Running::start(&mut curl))
+    }
+
+    /// Starts a download, and waits until bytes come over the phone.
+    #[track_caller]
+    fn download_over_phone(&self) -> Running {
+        let before = self.bytes_over_phone();
+        let download = self.download();
+        let uses = || (self.bytes_over_phone() > before + 50_000).then_some(());
+        eventually("it uses the phone", uses);
+        download
     }
 
     #[track_caller]
@@ -126,14 +152,11 @@ fn a_paired_phone_lends_its_network_goes_away_and_comes_back() {
     let client = devices.client();
     client.says("phone is up");
     devices.is_complete(devices.download());
-    assert!(devices.bytes_over("phone") > OBJECT_LENGTH / 5, "{}", devices.bytes_over("phone"));
+    let bytes = devices.bytes_over_phone();
+    assert!(bytes > OBJECT_LENGTH / 5, "{bytes}");
 
     // It vanishes in the middle of a download.
-    let before = devices.bytes_over("phone");
-    let download = devices.download();
-    eventually("it uses the phone", || {
-        (devices.bytes_over("phone") > before + 50_000).then_some(())
-    });
+    let download = devices.download_over_phone();
     lender.process.signal(Signal::SIGKILL);
     devices.is_complete(download);
     client.says("phone is down");
@@ -141,12 +164,65 @@ fn a_paired_phone_lends_its_network_goes_away_and_comes_back() {
     // A client takes a lender that comes back, and one that pairs while it runs.
     let lender = devices.lend(&[]);
     client.says_times("phone is up", 2);
-    let unpaired = finish(
-        manyways().env("XDG_STATE_HOME", testbed.path("state")).args(["bond", "unpair", "phone"]),
-    );
-    unpaired.expect_success();
+    let unpaired = devices.unpair("phone");
+    let expected = json!({
+        "schema": "manyways.bond-unpair/1", "name": "phone", "borrower": false, "lender": true
+    });
+    assert_eq!(unpaired, expected);
     client.says_times("phone is down", 2);
     lender.says("laptop no longer uses it");
+}
+
+#[test]
+fn a_transfer_ends_well_when_its_lender_does_not() {
+    needs_bond!("curl", "nginx");
+    let testbed = Testbed::new(&LINKS);
+    let keys = Keys::new(&testbed);
+    let gateway = keys.gateway(&[]);
+    let _web = testbed.web_server();
+    let devices = Devices::new(&testbed, &keys);
+    let lender = devices.lend(&[]);
+    devices.pair(&code(&lender)).expect_success();
+
+    // Its network is silent from the beginning.
+    testbed.set("lte", "state=silent");
+    let client = devices.client();
+    client.says("phone: the gateway does not answer over the lent network");
+    devices.is_complete(devices.download());
+    testbed.set("lte", "state=up");
+    client.says("phone is up");
+
+    // Its user ends the pairing in the middle of a transfer.
+    let download = devices.download_over_phone();
+    let expected = json!({
+        "schema": "manyways.bond-unpair/1", "name": "laptop", "borrower": true, "lender": false
+    });
+    assert_eq!(devices.unpair("laptop"), expected);
+    devices.is_complete(download);
+    lender.says("laptop no longer uses it");
+    client.says("phone: it is no longer paired with this device");
+    assert_eq!(lender.times("laptop no longer uses it"), 1, "{}", lender.said());
+    assert_eq!(client.times("phone is down"), 1, "{}", client.said());
+    assert_eq!(client.times("no longer paired"), 1, "{}", client.said());
+
+    // The client uses it at once when they are paired again. Its network becomes silent.
+    drop(lender);
+    let lender = devices.lend(&["--pair"]);
+    devices.pair(&code(&lender)).expect_success();
+    client.says_times("also uses the network of phone", 2);
+    client.says_times("phone is up", 2);
+    let download = devices.download_over_phone();
+    testbed.set("lte", "state=silent");
+    devices.is_complete(download);
+    testbed.set("lte", "state=up");
+    eventually("the phone works", || (devices.path()["state"] == "up").then_some(()));
+
+    // The gateway is restarted.
+    let ups = client.times("phone is up");
+    drop(gateway);
+    let _gateway = keys.gateway(&[]);
+    client.says_times("phone is up", ups + 1);
+    devices.is_complete(devices.download_over_phone());
 }
 
 #[test]
@@ -167,7 +243,12 @@ fn a_code_is_for_one_device_and_three_guesses() {
     let lender = devices.lend(&["--pair"]);
     let right = code(&lender);
     fails(devices.pair(&other(&right)), "2 more tries");
-    devices.pair(&right).expect_success();
+    let paired = devices.pair(&right).expect_success();
+    let paired: Value = serde_json::from_str(&paired.stdout).expect("it is JSON");
+    let (schema, name) = (&paired["schema"], &paired["name"]);
+    assert_eq!((schema, name), (&json!("manyways.bond-pair/1"), &json!("phone")));
+    assert_eq!(paired["address"], LENDER);
+    assert!(paired["public_key"].as_str().is_some_and(|key| key.len() > 40), "{paired}");
     fails(devices.pair(&right), "shows no code");
 }
 
@@ -188,12 +269,9 @@ fn a_lender_leaves_at_its_limit_and_has_seen_nothing() {
     client.says("phone is up");
     let mut download = devices.download();
     lender.says("uses the network");
-    eventually("it uses the phone", || (devices.bytes_over("phone") > 100_000).then_some(()));
-    assert!(!memory_contains(lender.process.pid(), &marker.as_bytes()[..20]));
-    assert!(
-        memory_contains(client.process.pid(), &marker.as_bytes()[..20]),
-        "the search finds nothing"
-    );
+    eventually("it uses the phone", || (devices.bytes_over_phone() > 100_000).then_some(()));
+    assert!(!memory_contains(lender.process.pid(), &marker[..20]));
+    assert!(memory_contains(client.process.pid(), &marker[..20]), "the search finds nothing");
     lender.says("the limit is reached");
     assert!(download.wait(PATIENCE).expect("it ends").success());
     assert_eq!(fs::read_to_string(testbed.path("received")).expect("a file"), marker);
@@ -203,17 +281,39 @@ fn a_lender_leaves_at_its_limit_and_has_seen_nothing() {
     lender.says("laptop is not served: it has stopped to lend, or its limit is used up");
 }
 
-/// Whether the writable memory of a process contains these bytes.
-fn memory_contains(pid: i32, bytes: &[u8]) -> bool {
+/// Whether the writable memory of a process contains these words.
+fn memory_contains(pid: i32, words: &str) -> bool {
+    const PAGE: u64 = 4096;
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).expect("the process runs");
-    let memory = fs::File::open(format!("/proc/{pid}/mem")).expect("root may read it");
-    maps.lines().filter(|line| line.contains(" rw")).any(|line| {
+    let [memory, pages] = ["mem", "pagemap"]
+        .map(|name| fs::File::open(format!("/proc/{pid}/{name}")).expect("root may read it"));
+    // Unlike a search in this process, it is fast in a debug build.
+    let mut command = Command::new("grep");
+    command.args(["-a", "-c", "-F", words]).stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut search = command.spawn().expect("grep is there");
+    let mut to = search.stdin.take().expect("it is piped");
+    for line in maps.lines().filter(|line| line.contains(" rw")) {
         let (range, _) = line.split_once(' ').expect("fields");
         let (start, end) = range.split_once('-').expect("a range");
         let [start, end] =
             [start, end].map(|text| u64::from_str_radix(text, 16).expect("an address"));
-        let mut content = vec![0; (end - start) as usize];
-        let count = memory.read_at(&mut content, start).unwrap_or(0);
-        content[..count].windows(bytes.len()).any(|window| window == bytes)
-    })
+        // An allocator reserves gigabytes: only the pages that exist are read.
+        let mut entries = vec![0; ((end - start) / PAGE * 8) as usize];
+        let count = pages.read_at(&mut entries, start / PAGE * 8).unwrap_or(0);
+        let is_there = |entry: &[u8]| entry[7] & 0xc0 != 0;
+        let entries: Vec<&[u8]> = entries[..count].chunks_exact(8).collect();
+        let mut at = start;
+        for run in entries.chunk_by(|one, next| is_there(one) == is_there(next)) {
+            let length = run.len() as u64 * PAGE;
+            if is_there(run[0]) {
+                let mut content = vec![0; length as usize];
+                let count = memory.read_at(&mut content, at).unwrap_or(0);
+                to.write_all(&content[..count]).expect("it reads everything");
+                to.write_all(b"\n").expect("it reads everything");
+            }
+            at += length;
+        }
+    }
+    drop(to);
+    search.wait().expect("it ends").success()
 }
