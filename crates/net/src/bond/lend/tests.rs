@@ -188,7 +188,7 @@ async fn deselects(fault: Fault, up: bool) {
             assert_eq!(line.starts_with("the gateway reports"), up, "{fault:?}: {line}");
             break;
         }
-        assert_eq!((line.as_str(), up), ("the connection ended", true), "{fault:?}");
+        assert!(up, "{fault:?}: {line}");
     }
 }
 
