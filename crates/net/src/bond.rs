@@ -83,11 +83,13 @@ pub use manyways_proto::bond::path::PathState;
 pub use manyways_proto::mux::Destination;
 pub use proxy_password::{ProxyPassword, ProxyPasswordError};
 pub use quic::SetupError;
-pub use status::{EndedStream, PathBytesStatus, PathStatus, Status, StreamStatus, Totals};
+pub use status::{
+    EndedStream, LenderStatus, PathBytesStatus, PathStatus, Status, StreamStatus, Totals,
+};
 #[cfg(feature = "probe")]
 pub(crate) use tls::{client as client_tls, peer_key, server as server_tls};
 pub use usage::{UsageFile, state_folder};
-pub use why::{EntryPoints, WhyQuery, WhyReport, WhyStep};
+pub use why::{EntryPoints, WhyPath, WhyQuery, WhyReport, WhyStep};
 
 #[cfg(test)]
 mod tests;

@@ -49,7 +49,7 @@ pub use rebalance::Rebalance;
 pub use second_hop::HopEstimate;
 
 use crate::ranges::Ranges;
-use crate::sched::{PathSet, Schedulers, StreamPolicy};
+use crate::sched::{PathSet, PathView, Schedulers, StreamPolicy};
 use carrier::Carrier;
 use class_queue::{ClassQueue, QueueKey};
 use control::ControlMessage;
@@ -398,6 +398,12 @@ impl<P: Payload> Mux<P> {
     /// Returns the carriers, each with whether it is suspect.
     pub fn carriers(&self) -> impl Iterator<Item = (CarrierId, bool)> + '_ {
         self.carriers.iter().map(|carrier| (carrier.id, carrier.is_suspect))
+    }
+
+    /// Returns the state of a carrier as a scheduler sees it; `None` if the carrier does not exist.
+    pub fn path_view(&self, now: Time, id: CarrierId) -> Option<PathView> {
+        let carrier = self.carriers.iter().find(|carrier| carrier.id == id)?;
+        Some(carrier.path_view(now))
     }
 
     /// Returns the received bytes that applications have not consumed; at most the granted credit.

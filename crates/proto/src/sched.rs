@@ -182,6 +182,27 @@ impl PathView {
     }
 }
 
+impl SecondHop {
+    /// Returns the round-trip time, without a wait at the device.
+    pub fn rtt(&self) -> Span {
+        self.delay * 2
+    }
+
+    /// Returns the bytes that wait at the device or in the queue of its network; `None` while its
+    /// rate is unknown.
+    pub fn backlog(&self) -> Option<Size> {
+        match self.wait {
+            DeviceWait::Backlog { bytes, .. } if bytes.is_zero() => Some(Size::ZERO),
+            _ if self.rate.is_zero() => None,
+            // The other bytes are on their way from the device, or have arrived.
+            DeviceWait::Backlog { bytes, lag } => {
+                Some(bytes.saturating_sub(self.rate.size_in(self.delay + lag)))
+            }
+            DeviceWait::Measured(wait) => Some(self.rate.size_in(wait)),
+        }
+    }
+}
+
 /// Returns the index of the view with the smallest key among the views that `fit`.
 fn min_index<K: Ord>(
     paths: &[PathView],

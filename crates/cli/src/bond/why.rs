@@ -6,9 +6,10 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::ValueEnum;
 use manyways_net::bond::control::{BondRole, ControlRequest, ControlResponse};
-use manyways_net::bond::{WhyQuery, WhyReport};
+use manyways_net::bond::{WhyPath, WhyQuery, WhyReport};
 use manyways_record::document;
 use manyways_unit::human::{self, printable};
+use manyways_unit::{Size, Span};
 
 use super::client::parse_user;
 use super::status::{ask, unexpected};
@@ -171,6 +172,9 @@ fn report_text(report: &WhyReport) -> String {
         "bond" => {
             let what = if report.paths.len() == 1 { "path" } else { "paths" };
             line(format!("{what}: {}", report.paths.join(", ")));
+            for path in &report.path_details {
+                line(format!("  {}", path_text(path)));
+            }
         }
         _ => {}
     }
@@ -190,6 +194,21 @@ fn report_text(report: &WhyReport) -> String {
     text
 }
 
+fn path_text(path: &WhyPath) -> String {
+    let delivery = match path.delivery_seconds {
+        Some(seconds) => {
+            let span = Span::from_secs_f64(seconds.max(0.0));
+            format!("delivery in {:.0} ms", span.as_millis_f64())
+        }
+        None => "delivery unknown".to_owned(),
+    };
+    let backlog = match path.lender_backlog_bytes {
+        Some(bytes) => format!(", backlog {}", Size::from_bytes(bytes)),
+        None => String::new(),
+    };
+    format!("{}: {}, {delivery}{backlog}", path.name, path.kind)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -201,6 +220,7 @@ mod tests {
             rule: None,
             action: "minrtt over all".into(),
             paths: vec!["wifi".into()],
+            path_details: Vec::new(),
             waiting_for_path: false,
             resolved_from: None,
             steps: Vec::new(),
@@ -219,6 +239,21 @@ mod tests {
         let intercepted_if = Some("user ann sends it".into());
         let some = report_text(&WhyReport { not_intercepted: None, intercepted_if, ..why(false) });
         assert!(some.starts_with("intercepted if user ann sends it\nminrtt over all"), "{some}");
+        let path = |name: &str, kind: &str, delivery_seconds, lender_backlog_bytes| WhyPath {
+            name: name.into(),
+            kind: kind.into(),
+            delivery_seconds,
+            lender_backlog_bytes,
+        };
+        let path_details = vec![
+            path("wlan0", "wifi", Some(0.0184), None),
+            path("phone", "lender", Some(0.07), Some(12_300)),
+            path("wwan0", "cellular", None, None),
+        ];
+        let paths = report_text(&WhyReport { not_intercepted: None, path_details, ..why(false) });
+        let lines = "  wlan0: wifi, delivery in 18 ms\n  phone: lender, delivery in 70 ms, backlog \
+                     12.3 KB\n  wwan0: cellular, delivery unknown\n  no rule matches";
+        assert!(paths.contains(lines), "{paths}");
     }
 
     #[test]
@@ -228,6 +263,7 @@ mod tests {
             rule: None,
             action: "minrtt over all".into(),
             paths: Vec::new(),
+            path_details: Vec::new(),
             waiting_for_path: true,
             resolved_from: None,
             steps: Vec::new(),

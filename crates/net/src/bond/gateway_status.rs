@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use manyways_proto::bond::path::PathState;
+use manyways_proto::bond::path::{CarrierSample, LenderSnapshot, PathState};
+use manyways_unit::Span;
 use serde::{Deserialize, Serialize};
 
 use super::session::Session;
-use super::status::{PathStateName, Totals};
+use super::status::{LenderStatus, PathStateName, Totals};
 
 /// The status of a gateway.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -52,6 +53,12 @@ pub struct SessionPath {
     pub state: PathState,
     /// Smoothed round-trip time; `None` if unknown.
     pub rtt_seconds: Option<f64>,
+    /// Predicted time until a byte that is sent now arrives at the client; `None` if unknown.
+    #[serde(default)]
+    pub delivery_seconds: Option<f64>,
+    /// The device that lends the network; `None` for a network of the client.
+    #[serde(default)]
+    pub lender: Option<LenderStatus>,
     /// Encrypted bytes since the start of the session.
     pub received_bytes: u64,
     /// Encrypted bytes since the start of the session.
@@ -69,12 +76,18 @@ impl SessionStatus {
                 Some(carrier) if carrier.is_suspect => PathState::Suspect,
                 Some(_) => PathState::Up,
             };
+            let first_rtt = newest.and_then(|carrier| carrier.transport_info).map(|info| info.rtt);
+            let rtt = newest.and_then(|carrier| Some(carrier.rtt_with(first_rtt?)));
+            let lender = newest.and_then(|carrier| {
+                let address = session.peer_address(carrier.id);
+                Some(LenderSnapshot { address, ..carrier.lender(first_rtt)? })
+            });
             SessionPath {
                 path: path.0,
                 state,
-                rtt_seconds: newest
-                    .and_then(|carrier| carrier.transport_info)
-                    .map(|info| info.rtt.as_secs_f64()),
+                rtt_seconds: rtt.map(Span::as_secs_f64),
+                delivery_seconds: newest.and_then(CarrierSample::delivery).map(Span::as_secs_f64),
+                lender: lender.as_ref().map(LenderStatus::from),
                 received_bytes: bytes.received,
                 sent_bytes: bytes.sent,
             }

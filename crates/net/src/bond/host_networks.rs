@@ -46,6 +46,8 @@ pub(super) struct UsedNetwork {
     /// Access technology.
     pub(super) kind: &'static str,
     pub(super) is_metered: bool,
+    /// Address of the lender; `None` if it is a network of this device, or not paired any longer.
+    pub(super) lender: Option<SocketAddr>,
 }
 
 /// Failure to add a lender.
@@ -141,12 +143,14 @@ impl HostNetworks {
             name: interface.name.clone(),
             kind: interface.kind.name(),
             is_metered: interface.metered.is_metered(),
+            lender: None,
         });
         let lenders = lenders.iter().map(|known| UsedNetwork {
             id: known.id,
             name: known.name.clone(),
             kind: LENDER_KIND,
             is_metered: false,
+            lender: known.lender.as_ref().map(|lender| lender.address),
         });
         let mut known: Vec<UsedNetwork> = interfaces.chain(lenders).collect();
         known.sort_by_key(|network| network.id);

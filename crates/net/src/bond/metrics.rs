@@ -4,13 +4,18 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
+use std::ops::Add;
 
 use manyways_proto::bond::path::PathState;
 
 pub use super::metrics_server::serve;
 
-use super::gateway_status::{GatewayStatus, SessionStatus};
+use super::gateway_status::{GatewayStatus, SessionPath, SessionStatus};
 use super::status::{PathStatus, Status, Totals};
+
+const DELIVERY_HELP: &str = "Predicted time until a byte that is sent now arrives.";
+const BACKLOG_HELP: &str = "Bytes that wait at the lender.";
+const SECOND_HOP_HELP: &str = "Rate at which the lender passes bytes on.";
 
 /// The text of metric families.
 #[derive(Default)]
@@ -49,7 +54,7 @@ impl MetricsText {
 
     fn totals(&mut self, prefix: &str, totals: &[(String, Totals)]) {
         type Of = fn(&Totals) -> u64;
-        let families: [(&str, &str, Of); 7] = [
+        let families: [(&str, &str, Of); 8] = [
             ("sent_bytes_total", "Bytes of streams sent, all copies counted.", |t| t.sent_bytes),
             (
                 "reinjected_bytes_total",
@@ -60,6 +65,11 @@ impl MetricsText {
                 "spurious_bytes_total",
                 "Reinjected bytes that their first path also delivered.",
                 |t| t.spurious_bytes,
+            ),
+            (
+                "recalled_bytes_total",
+                "Bytes of streams that were recalled from a lender and given to another path.",
+                |t| t.recalled_bytes,
             ),
             ("received_bytes_total", "Bytes of streams received.", |t| t.received_bytes),
             ("duplicate_bytes_total", "Bytes of streams received twice.", |t| t.duplicate_bytes),
@@ -127,7 +137,7 @@ pub fn client(status: &Status) -> String {
         let samples = status.paths.iter().map(|path| (labels(&[("path", &path.name)]), of(path)));
         text.family(name, kind, help, samples);
     }
-    let known: [(&str, &str, Of); 5] = [
+    let known: [(&str, &str, Of); 8] = [
         ("path_rtt_seconds", "The path's round trip.", |p| p.rtt_seconds),
         ("path_loss_ratio", "Share of packets that are lost on the path.", |p| p.loss),
         ("path_load_ratio", "The share of its throughput that is in use.", |p| p.load),
@@ -136,6 +146,13 @@ pub fn client(status: &Status) -> String {
         }),
         ("path_plan_remaining_bytes", "Remaining bytes of the data plan.", |p| {
             p.plan_remaining_bytes.map(|bytes| bytes as f64)
+        }),
+        ("path_delivery_seconds", DELIVERY_HELP, |p| p.delivery_seconds),
+        ("lender_backlog_bytes", BACKLOG_HELP, |p| {
+            p.lender.as_ref()?.backlog_bytes.map(|bytes| bytes as f64)
+        }),
+        ("lender_second_hop_bits_per_second", SECOND_HOP_HELP, |p| {
+            p.lender.as_ref()?.second_hop_bps.map(|bps| bps as f64)
         }),
     ];
     for (name, help, of) in known {
@@ -173,6 +190,38 @@ pub fn gateway(status: &GatewayStatus) -> String {
         paths.filter(|path| path.state == PathState::Up).count() as u64
     });
     text.family("gateway_paths_up", MetricKind::Gauge, "Paths of a client that are up.", paths);
+    type Of = fn(&SessionPath) -> Option<f64>;
+    type Merge = fn(f64, f64) -> f64;
+    let known: [(&str, &str, Of, Merge); 3] = [
+        ("gateway_path_delivery_seconds", DELIVERY_HELP, |p| p.delivery_seconds, f64::max),
+        (
+            "gateway_lender_backlog_bytes",
+            BACKLOG_HELP,
+            |p| p.lender.as_ref()?.backlog_bytes.map(|bytes| bytes as f64),
+            f64::add,
+        ),
+        (
+            "gateway_lender_second_hop_bits_per_second",
+            SECOND_HOP_HELP,
+            |p| p.lender.as_ref()?.second_hop_bps.map(|bps| bps as f64),
+            f64::add,
+        ),
+    ];
+    for (name, help, of, merge) in known {
+        // Paths with the same number in several sessions of a client are one series.
+        let mut values: BTreeMap<(&str, u8), f64> = BTreeMap::new();
+        for session in &status.sessions {
+            for path in &session.paths {
+                let Some(value) = of(path) else { continue };
+                let key = (session.client.as_str(), path.path);
+                values.entry(key).and_modify(|sum| *sum = merge(*sum, value)).or_insert(value);
+            }
+        }
+        let samples = values.into_iter().map(|((client, path), value)| {
+            (labels(&[("client", client), ("path", &path.to_string())]), value)
+        });
+        text.family(name, MetricKind::Gauge, help, samples);
+    }
     // The sessions that have ended count, too, so that no counter falls.
     let mut sums: BTreeMap<&str, Totals> =
         status.ended.iter().map(|(client, totals)| (client.as_str(), *totals)).collect();
@@ -202,6 +251,7 @@ pub fn gateway(status: &GatewayStatus) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bond::status::LenderStatus;
 
     fn path(name: &str, rtt_seconds: Option<f64>) -> PathStatus {
         PathStatus {
@@ -215,6 +265,8 @@ mod tests {
             capacity_bps: None,
             load: None,
             rtt_seconds,
+            delivery_seconds: None,
+            lender: None,
             loss: None,
             queue_bytes: 0,
             in_flight_bytes: 0,
@@ -225,8 +277,20 @@ mod tests {
         }
     }
 
+    fn lender(second_hop_bps: Option<u64>) -> LenderStatus {
+        LenderStatus {
+            address: None,
+            first_hop_rtt_seconds: None,
+            second_hop_rtt_seconds: None,
+            second_hop_bps,
+            backlog_bytes: Some(300),
+        }
+    }
+
     #[test]
     fn each_family_is_named_once_and_unknown_values_are_left_out() {
+        let lender = Some(lender(Some(4_000_000)));
+        let lent = PathStatus { delivery_seconds: Some(0.5), lender, ..path("phone", None) };
         let status = Status {
             name: "a\"b\\c".into(),
             version: "1".into(),
@@ -235,10 +299,10 @@ mod tests {
             no_path_action: None,
             auto_goals: Vec::new(),
             ended: Vec::new(),
-            paths: vec![path("wlan0", Some(0.025)), path("wlan1", None)],
+            paths: vec![path("wlan0", Some(0.025)), path("wlan1", None), lent],
             stream_count: 3,
             streams: Vec::new(),
-            totals: Totals { reinjected_bytes: 7, ..Totals::default() },
+            totals: Totals { reinjected_bytes: 7, recalled_bytes: 6, ..Totals::default() },
         };
         let text = client(&status);
         for line in [
@@ -248,12 +312,17 @@ mod tests {
             "manyways_bond_path_up{path=\"wlan0\",kind=\"wifi\"} 1",
             "manyways_bond_path_received_bytes_total{path=\"wlan1\"} 12",
             "manyways_bond_path_rtt_seconds{path=\"wlan0\"} 0.025",
+            "manyways_bond_path_delivery_seconds{path=\"phone\"} 0.5",
+            "manyways_bond_lender_backlog_bytes{path=\"phone\"} 300",
+            "manyways_bond_lender_second_hop_bits_per_second{path=\"phone\"} 4000000",
             "manyways_bond_reinjected_bytes_total 7",
+            "manyways_bond_recalled_bytes_total 6",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
         }
         assert!(!text.contains("rtt_seconds{path=\"wlan1\"}"), "{text}");
         assert!(!text.contains("loss"), "{text}");
+        assert!(!text.contains("delivery_seconds{path=\"wlan"), "{text}");
         let mut types: Vec<&str> = text.lines().filter(|line| line.starts_with("# TYPE")).collect();
         let all = types.len();
         types.dedup();
@@ -262,16 +331,24 @@ mod tests {
 
     #[test]
     fn all_sessions_of_a_client_are_one_series() {
-        let session = || SessionStatus {
+        let session = |delivery, second_hop_bps| SessionStatus {
             client: "phone".into(),
             stream_count: 2,
-            paths: Vec::new(),
+            paths: vec![SessionPath {
+                path: 1,
+                state: PathState::Up,
+                rtt_seconds: None,
+                delivery_seconds: Some(delivery),
+                lender: Some(lender(second_hop_bps)),
+                received_bytes: 0,
+                sent_bytes: 0,
+            }],
             totals: Totals { sent_bytes: 5, ..Totals::default() },
         };
         let ended = Totals { sent_bytes: 7, ..Totals::default() };
         let status = GatewayStatus {
             version: "1".into(),
-            sessions: vec![session(), session()],
+            sessions: vec![session(0.5, None), session(0.25, None)],
             ended: [("phone".to_owned(), ended), ("laptop".to_owned(), ended)].into(),
             descriptors: 900,
             used_descriptors: 4,
@@ -284,6 +361,12 @@ mod tests {
         assert_eq!(text.matches(sent).count(), 1, "{text}");
         let of_gone = "\nmanyways_bond_gateway_sent_bytes_total{client=\"laptop\"} 7\n";
         assert!(text.contains(of_gone), "{text}");
+        let labels = "{client=\"phone\",path=\"1\"}";
+        for (name, value) in [("path_delivery_seconds", "0.5"), ("lender_backlog_bytes", "600")] {
+            let line = format!("\nmanyways_bond_gateway_{name}{labels} {value}\n");
+            assert_eq!(text.matches(&line).count(), 1, "{line} in\n{text}");
+        }
+        assert!(!text.contains("gateway_lender_second_hop"), "{text}");
         let refused = "\nmanyways_bond_gateway_refused_connections_total{cause=\"too-many\"} 3\n";
         assert!(text.contains(refused), "{text}");
     }

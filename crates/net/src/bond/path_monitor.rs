@@ -21,11 +21,12 @@ pub(super) fn sample_paths(
 ) -> Vec<PathSample> {
     let bytes = session.bytes_by_path();
     let carriers = session.carrier_samples();
-    let sample = |UsedNetwork { id, name, kind, is_metered }: &UsedNetwork| PathSample {
+    let sample = |UsedNetwork { id, name, kind, is_metered, lender }: &UsedNetwork| PathSample {
         id: *id,
         name: name.clone(),
         kind,
         is_metered: *is_metered,
+        lender: *lender,
         is_asleep: is_asleep(*id),
         bytes: bytes.get(id).copied().unwrap_or_default(),
         carriers: carriers.iter().filter(|(path, _)| path == id).map(|(_, one)| *one).collect(),

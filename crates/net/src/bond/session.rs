@@ -220,13 +220,16 @@ impl Session {
 
     /// Samples the carriers, sorted by path and by the order in which they were attached.
     pub(super) fn carrier_samples(&mut self) -> Vec<(PathId, CarrierSample)> {
+        let now = self.clock.now();
         let suspects: HashMap<CarrierId, bool> = self.mux.carriers().collect();
+        let mux = &self.mux;
         let sample = |(id, slot): (&CarrierId, &mut CarrierSlot)| {
             let sample = CarrierSample {
                 id: *id,
                 transport: slot.io.transport(),
                 is_suspect: suspects.get(id).copied().unwrap_or_default(),
                 transport_info: slot.io.transport_info(),
+                view: mux.path_view(now, *id),
                 stats: slot.io.transport_stats(),
             };
             (slot.path, sample)

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::ops::Add;
 
-use manyways_proto::bond::path::{PathBytes, PathSnapshot, PathState};
+use manyways_proto::bond::path::{LenderSnapshot, PathBytes, PathSnapshot, PathState};
 use manyways_proto::bond::routing::{AppFlow, AppFlowId, Carriage, Routing};
 use manyways_proto::mux::Counters;
 use manyways_proto::sched::{PathId, PathSet};
@@ -86,6 +86,12 @@ pub struct PathStatus {
     pub load: Option<f64>,
     /// Smoothed round-trip time to the gateway; `None` if unknown.
     pub rtt_seconds: Option<f64>,
+    /// Predicted time until a byte that is sent now arrives at the gateway; `None` if unknown.
+    #[serde(default)]
+    pub delivery_seconds: Option<f64>,
+    /// The device that lends the network; `None` for a network of this device.
+    #[serde(default)]
+    pub lender: Option<LenderStatus>,
     /// Share of packets from the device that are lost, from 0 to 1; `None` if unknown.
     pub loss: Option<f64>,
     /// Bytes that wait at the device.
@@ -100,6 +106,33 @@ pub struct PathStatus {
     pub plan_used_bytes: u64,
     /// Remaining bytes of the data plan; `None` without a data plan.
     pub plan_remaining_bytes: Option<u64>,
+}
+
+/// A lender, for one direction of its path.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct LenderStatus {
+    /// Address at which the client reaches it, or of its connection to the gateway.
+    pub address: Option<String>,
+    /// Smoothed round-trip time between this endpoint and the lender; `None` if unknown.
+    pub first_hop_rtt_seconds: Option<f64>,
+    /// Round-trip time between the lender and the other endpoint; `None` if unknown.
+    pub second_hop_rtt_seconds: Option<f64>,
+    /// Rate at which the lender passes bytes on; `None` if unknown.
+    pub second_hop_bps: Option<u64>,
+    /// Bytes that wait at the lender or in the queue of its network; `None` if unknown.
+    pub backlog_bytes: Option<u64>,
+}
+
+impl From<&LenderSnapshot> for LenderStatus {
+    fn from(lender: &LenderSnapshot) -> Self {
+        Self {
+            address: lender.address.map(|address| address.to_string()),
+            first_hop_rtt_seconds: lender.first_hop_rtt.map(Span::as_secs_f64),
+            second_hop_rtt_seconds: lender.second_hop_rtt.map(Span::as_secs_f64),
+            second_hop_bps: lender.second_hop_rate.map(Rate::as_bps),
+            backlog_bytes: lender.backlog.map(Size::as_bytes),
+        }
+    }
 }
 
 /// A connection through the bond that has ended.
@@ -174,6 +207,9 @@ pub struct Totals {
     pub reinjected_bytes: u64,
     /// Of these, bytes that their first path delivered after all.
     pub spurious_bytes: u64,
+    /// Of the sent bytes, those that were recalled from a lender and given to another path.
+    #[serde(default)]
+    pub recalled_bytes: u64,
     /// Bytes of streams that were received.
     pub received_bytes: u64,
     /// Of these, duplicate bytes.
@@ -191,6 +227,7 @@ impl Add for Totals {
             sent_bytes: self.sent_bytes + other.sent_bytes,
             reinjected_bytes: self.reinjected_bytes + other.reinjected_bytes,
             spurious_bytes: self.spurious_bytes + other.spurious_bytes,
+            recalled_bytes: self.recalled_bytes + other.recalled_bytes,
             received_bytes: self.received_bytes + other.received_bytes,
             duplicate_bytes: self.duplicate_bytes + other.duplicate_bytes,
             header_bytes: self.header_bytes + other.header_bytes,
@@ -205,6 +242,7 @@ impl From<Counters> for Totals {
             sent_bytes: counters.sent,
             reinjected_bytes: counters.reinjected,
             spurious_bytes: counters.spurious,
+            recalled_bytes: counters.recalled,
             received_bytes: counters.received,
             duplicate_bytes: counters.duplicate,
             header_bytes: counters.headers,
@@ -227,6 +265,8 @@ impl From<&PathSnapshot> for PathStatus {
             capacity_bps: facts.rate.map(Rate::as_bps),
             load: facts.load,
             rtt_seconds: facts.rtt.map(Span::as_secs_f64),
+            delivery_seconds: path.delivery.map(Span::as_secs_f64),
+            lender: path.lender.as_ref().map(LenderStatus::from),
             loss: facts.loss,
             queue_bytes: path.unsent.as_bytes(),
             in_flight_bytes: path.in_flight.as_bytes(),

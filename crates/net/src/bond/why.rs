@@ -3,10 +3,12 @@
 use std::net::IpAddr;
 
 use manyways_proto::bond::egress::EgressFilter;
+use manyways_proto::bond::path::PathSnapshot;
 use manyways_proto::bond::routing::FlowFacts;
 use manyways_proto::mux::Destination;
 use manyways_proto::policy::{Decision, Explanation, Protocol};
 use manyways_sys::tproxy::FailMode;
+use manyways_unit::{Size, Span};
 use manyways_wire::HostName;
 use serde::{Deserialize, Serialize};
 
@@ -46,7 +48,7 @@ pub struct WhyQuery {
 }
 
 /// The treatment of a destination by a policy.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct WhyReport {
     /// `bond`, `direct` or `block`.
     pub decision: String,
@@ -56,6 +58,9 @@ pub struct WhyReport {
     pub action: String,
     /// Paths that the flow is allowed to use.
     pub paths: Vec<String>,
+    /// State of these paths.
+    #[serde(default)]
+    pub path_details: Vec<WhyPath>,
     /// Whether none of these paths is up.
     pub waiting_for_path: bool,
     /// Name that was resolved to the address; `None` if the query has a name or no name is known.
@@ -81,6 +86,30 @@ pub struct WhyReport {
 }
 
 manyways_record::document!(WhyReport, "manyways.bond-why/2");
+
+/// The state of an allowed path.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct WhyPath {
+    /// Name of the path.
+    pub name: String,
+    /// `wifi`, `cellular`, …
+    pub kind: String,
+    /// Predicted time until a byte that is sent now arrives at the gateway; `None` if unknown.
+    pub delivery_seconds: Option<f64>,
+    /// Bytes that wait at the lender; `None` if unknown, or without a lender.
+    pub lender_backlog_bytes: Option<u64>,
+}
+
+impl From<PathSnapshot> for WhyPath {
+    fn from(path: PathSnapshot) -> Self {
+        Self {
+            name: path.facts.name,
+            kind: path.facts.kind,
+            delivery_seconds: path.delivery.map(Span::as_secs_f64),
+            lender_backlog_bytes: path.lender.and_then(|one| one.backlog).map(Size::as_bytes),
+        }
+    }
+}
 
 /// The result of one rule.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -183,11 +212,11 @@ impl PolicyEnforcer {
         let not_intercepted = entry_points.not_intercepted_reason(query);
         let condition =
             || entry_points.interception.and_then(|scope| scope.interception_condition(query));
-        let (decision, paths) = match decision {
+        let (decision, path_details) = match decision {
             Decision::Bond(treatment) => {
                 let paths = self.paths().into_iter();
                 let allowed = paths.filter(|path| treatment.paths.contains(path.facts.id));
-                ("bond", allowed.map(|path| path.facts.name).collect())
+                ("bond", allowed.map(WhyPath::from).collect())
             }
             Decision::Direct => ("direct", Vec::new()),
             Decision::Block => ("block", Vec::new()),
@@ -196,7 +225,8 @@ impl PolicyEnforcer {
             decision: decision.to_owned(),
             rule,
             action,
-            paths,
+            paths: path_details.iter().map(|path: &WhyPath| path.name.clone()).collect(),
+            path_details,
             waiting_for_path: waits,
             resolved_from: resolved_from.map(|name| name.to_string()),
             steps: steps

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::net::SocketAddr;
 
 use manyways_unit::{Rate, Size, Span, Time};
 
@@ -11,7 +12,7 @@ use super::usage::{Day, Usage};
 use crate::estimate::{CapacityEstimate, CapacitySample, LossEstimate};
 use crate::mux::{CarrierId, TransportInfo};
 use crate::policy::{Environment, PathFacts, Policy};
-use crate::sched::PathId;
+use crate::sched::{PathId, PathView, SecondHop};
 
 /// State of a path, derived from its carriers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,8 +78,56 @@ pub struct CarrierSample {
     pub is_suspect: bool,
     /// State for the scheduler. `None` if unknown.
     pub transport_info: Option<TransportInfo>,
+    /// State as the scheduler sees it. `None` if unknown.
+    pub view: Option<PathView>,
     /// Statistics of the transport. `None` if unknown.
     pub stats: Option<TransportStats>,
+}
+
+impl CarrierSample {
+    /// Returns the time until a byte that is sent now arrives, as the default scheduler predicts it.
+    /// `None` if nothing gets through.
+    pub fn delivery(&self) -> Option<Span> {
+        self.view.filter(|_| !self.is_suspect).map(|view| view.delivery_time())
+    }
+
+    /// Returns the second hop of a carrier over a lender.
+    fn second_hop(&self) -> Option<SecondHop> {
+        self.view.and_then(|view| view.second_hop)
+    }
+
+    /// Returns the round-trip time of the whole path if that of the first hop is `first`.
+    pub fn rtt_with(&self, first: Span) -> Span {
+        first + self.second_hop().map_or(Span::ZERO, |hop| hop.rtt())
+    }
+
+    /// Returns the state of the lender, if the carrier is over one. `first_rtt` is the round-trip
+    /// time to it.
+    pub fn lender(&self, first_rtt: Option<Span>) -> Option<LenderSnapshot> {
+        let hop = self.second_hop()?;
+        Some(LenderSnapshot {
+            address: None,
+            first_hop_rtt: first_rtt,
+            second_hop_rtt: Some(hop.rtt()),
+            second_hop_rate: Some(hop.rate).filter(|rate| !rate.is_zero()),
+            backlog: hop.backlog(),
+        })
+    }
+}
+
+/// State of a device that lends its network. All but the address is `None` if unknown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LenderSnapshot {
+    /// Address of the device. `None` if another endpoint connects to it.
+    pub address: Option<SocketAddr>,
+    /// Smoothed RTT between this endpoint and the device.
+    pub first_hop_rtt: Option<Span>,
+    /// RTT between the device and the other endpoint, without a wait at the device.
+    pub second_hop_rtt: Option<Span>,
+    /// Rate at which the device passes on bytes of this endpoint.
+    pub second_hop_rate: Option<Rate>,
+    /// Bytes of this endpoint that wait at the device or in the queue of its network.
+    pub backlog: Option<Size>,
 }
 
 /// Snapshot of a path.
@@ -91,6 +140,8 @@ pub struct PathSample {
     pub kind: &'static str,
     /// Whether the system reports the network as metered.
     pub is_metered: bool,
+    /// Address of the lender. `None` if it is a network of this device.
+    pub lender: Option<SocketAddr>,
     /// Whether the path has no carrier because there is nothing to send.
     pub is_asleep: bool,
     /// Bytes of all carriers since the start of the client.
@@ -170,6 +221,10 @@ pub struct PathSnapshot {
     pub unsent: Size,
     /// Bytes in flight.
     pub in_flight: Size,
+    /// Predicted time until a byte that is sent now arrives. `None` if unknown.
+    pub delivery: Option<Span>,
+    /// `None` if it is a network of this device.
+    pub lender: Option<LenderSnapshot>,
     /// Remaining bytes of the data plan. `None` without a plan.
     pub plan_remaining: Option<Size>,
 }
@@ -199,7 +254,9 @@ struct MonitoredPath {
     rate_sample: Option<(Time, PathBytes)>,
     down: Rate,
     up: Rate,
+    /// RTT of the whole path.
     rtt: Option<Span>,
+    /// Minimum RTT of the transport.
     min_rtt: Option<Span>,
 }
 
@@ -291,7 +348,7 @@ impl PathMonitor {
         let state = monitored.observe_state(now, path);
         let with_stats = path.carriers.iter().rev().find_map(|carrier| {
             let stats = carrier.stats?;
-            Some((carrier.id, stats))
+            Some((carrier, stats))
         });
         if let Some((carrier, stats)) = with_stats {
             monitored.observe_transport(now, carrier, Size::from_bytes(bytes), &stats);
@@ -317,6 +374,12 @@ impl PathMonitor {
             up: monitored.up,
             unsent: info.map(|info| info.unsent).unwrap_or_default(),
             in_flight: info.map(|info| info.bytes_in_flight()).unwrap_or_default(),
+            delivery: newest.and_then(CarrierSample::delivery),
+            lender: path.lender.map(|address| {
+                let lender = newest
+                    .and_then(|carrier| carrier.lender(carrier.stats.and_then(|stats| stats.rtt)));
+                LenderSnapshot { address: Some(address), ..lender.unwrap_or_default() }
+            }),
             plan_remaining: plan.map(|plan| plan.monthly.saturating_sub(used)),
         }
     }
@@ -344,18 +407,18 @@ impl MonitoredPath {
     fn observe_transport(
         &mut self,
         now: Time,
-        carrier: CarrierId,
+        carrier: &CarrierSample,
         bytes: Size,
         stats: &TransportStats,
     ) {
-        if self.carrier != Some(carrier) {
+        if self.carrier != Some(carrier.id) {
             // A new transport starts its counters at 0, and may take another route.
             self.losses = LossEstimate::default();
             self.min_rtt = None;
-            self.carrier = Some(carrier);
+            self.carrier = Some(carrier.id);
         }
         self.losses.observe(stats.sent_packets, stats.retransmitted_packets);
-        self.rtt = stats.rtt.or(self.rtt);
+        self.rtt = stats.rtt.map(|first| carrier.rtt_with(first)).or(self.rtt);
         let seen = self.min_rtt.into_iter().chain(stats.rtt).min();
         self.min_rtt = stats.min_rtt.or(seen);
         let sample = CapacitySample {

@@ -17,6 +17,9 @@ const MIN_QUEUE: u64 = MAX_PAYLOAD as u64;
 /// Time by which an ACK may be later than another one.
 const ACK_JITTER: Span = Span::from_millis(10);
 
+/// Limit of a rate that nobody has measured.
+const MAX_GROWN_RATE: Rate = Rate::from_mbps(10_000);
+
 /// How the time is estimated that a message waits at the device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum HopEstimate {
@@ -107,7 +110,10 @@ impl HopState {
             (false, true) => Rate::ZERO,
             // The device could have passed on more. If the estimate is too high now, it will get
             // busy, and show its rate.
-            (false, false) => Rate::from_bps(self.rate.as_bps() / 16 * 17).max(measured),
+            (false, false) => {
+                let grown = Rate::from_bps(self.rate.as_bps() / 16 * 17);
+                grown.min(MAX_GROWN_RATE).max(measured)
+            }
         };
         self.measurement = Some(next);
     }
@@ -223,6 +229,14 @@ mod tests {
         assert!((900..1_200).contains(&device.kbps()), "{}", device.kbps());
         device.run(12_000, 500, 10_000);
         assert!(device.kbps() > 4_000, "{}", device.kbps());
+    }
+
+    #[test]
+    fn a_rate_that_is_not_measured_does_not_grow_without_end() {
+        let mut device = Device::new();
+        device.run(1_000, 8_000, 5_000);
+        device.run(60_000, 500, 10_000);
+        assert_eq!(device.hop.rate(), MAX_GROWN_RATE);
     }
 
     #[test]

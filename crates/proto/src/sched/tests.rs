@@ -319,6 +319,28 @@ mod pams {
     }
 
     #[test]
+    fn bytes_on_their_way_do_not_wait_at_the_device() {
+        let hop = |kbps, wait| SecondHop {
+            rate: Rate::from_kbps(kbps),
+            delay: Span::from_millis(3),
+            wait,
+        };
+        let lag = Span::from_millis(37);
+        let backlog = |kbps, bytes| {
+            let bytes = Size::from_bytes(bytes);
+            hop(kbps, DeviceWait::Backlog { bytes, lag }).backlog().map(Size::as_bytes)
+        };
+        // 25,000 bytes have left the device in the last 40 ms.
+        assert_eq!(backlog(5_000, 62_500), Some(37_500));
+        assert_eq!(backlog(5_000, 20_000), Some(0));
+        assert_eq!(backlog(0, 62_500), None, "its rate is not known yet");
+        assert_eq!(backlog(0, 0), Some(0));
+        let waited = hop(5_000, DeviceWait::Measured(Span::from_millis(40)));
+        assert_eq!(waited.backlog(), Some(Size::from_bytes(25_000)));
+        assert_eq!(waited.rtt(), Span::from_millis(6));
+    }
+
+    #[test]
     fn a_small_rest_is_left_to_a_busy_path_that_delivers_it_sooner() {
         // The device needs 70 ms more than the direct path, as published 103, which delivers 1,000
         // bytes in each.

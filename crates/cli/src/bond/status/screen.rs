@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use manyways_net::bond::{
-    GatewayStatus, PathBytesStatus, PathStatus, Status, StreamStatus, Totals,
+    GatewayStatus, LenderStatus, PathBytesStatus, PathStatus, Status, StreamStatus, Totals,
 };
 use manyways_unit::human::{count_with_noun, printable, quoted};
 use manyways_unit::{Size, Span};
@@ -28,14 +28,25 @@ pub fn client(status: &Status) -> String {
         let _ = writeln!(text, "{}", printable(words));
     }
     text.push('\n');
-    let head =
-        ["PATH", "KIND", "STATE", "CARRIER", "DOWN", "UP", "CAPACITY", "RTT", "LOSS", "QUEUE"];
-    let paths = align_columns(head, status.paths.iter().map(path));
+    let has_lender = status.paths.iter().any(|path| path.lender.is_some());
+    let [delivery, backlog] = lender_heads(has_lender);
+    let head = [
+        "PATH", "KIND", "STATE", "CARRIER", "DOWN", "UP", "CAPACITY", "RTT", "LOSS", "QUEUE",
+        delivery, backlog,
+    ];
+    let lines = status.paths.iter().map(|one| {
+        let [name, kind, state, carrier, down, up, capacity, rtt, loss, queue] = path(one);
+        let [delivery, backlog] =
+            lender_cells(has_lender, one.delivery_seconds, one.lender.as_ref());
+        [name, kind, state, carrier, down, up, capacity, rtt, loss, queue, delivery, backlog]
+    });
+    let paths = align_columns(head, lines);
     let _ = writeln!(text, "{}", paths.join("\n"));
     if !status.paths.is_empty() {
         let months: Vec<String> = status.paths.iter().map(usage).collect();
         let months = months.join(", ");
-        let _ = writeln!(text, "rates in Mbit/s; this month: {}", printable(&months));
+        let uploads = if has_lender { "DELIVERY and BACKLOG of uploads; " } else { "" };
+        let _ = writeln!(text, "rates in Mbit/s; {uploads}this month: {}", printable(&months));
     }
     let mut streams: Vec<&StreamStatus> = status.streams.iter().collect();
     streams.sort_by_key(|stream| std::cmp::Reverse(stream.up_bytes + stream.down_bytes));
@@ -63,9 +74,14 @@ pub fn client(status: &Status) -> String {
 pub fn gateway(status: &GatewayStatus) -> String {
     let sessions = count_with_noun(status.sessions.len(), "session");
     let mut text = format!("manyways bond gateway, {sessions}\n\n");
-    let head = ["CLIENT", "STREAMS", "PATH", "STATE", "FROM IT", "TO IT", "RTT"];
+    let mut paths = status.sessions.iter().flat_map(|session| &session.paths);
+    let has_lender = paths.any(|path| path.lender.is_some());
+    let [delivery, backlog] = lender_heads(has_lender);
+    let head = ["CLIENT", "STREAMS", "PATH", "STATE", "FROM IT", "TO IT", "RTT", delivery, backlog];
     let lines = status.sessions.iter().flat_map(|session| {
         session.paths.iter().map(|path| {
+            let [delivery, backlog] =
+                lender_cells(has_lender, path.delivery_seconds, path.lender.as_ref());
             [
                 quoted(&session.client),
                 session.stream_count.to_string(),
@@ -74,6 +90,8 @@ pub fn gateway(status: &GatewayStatus) -> String {
                 bytes(path.received_bytes),
                 bytes(path.sent_bytes),
                 path.rtt_seconds.map_or_else(unknown, millis),
+                delivery,
+                backlog,
             ]
         })
     });
@@ -94,6 +112,23 @@ fn path(path: &PathStatus) -> [String; 10] {
         path.loss.map_or_else(unknown, |loss| format!("{:.1} %", loss * 100.0)),
         bytes(path.queue_bytes + path.in_flight_bytes),
     ]
+}
+
+/// The heads of the columns that a table has only with a lender. Empty columns are invisible.
+fn lender_heads(has_lender: bool) -> [&'static str; 2] {
+    if has_lender { ["DELIVERY", "BACKLOG"] } else { [""; 2] }
+}
+
+fn lender_cells(
+    has_lender: bool,
+    delivery: Option<f64>,
+    lender: Option<&LenderStatus>,
+) -> [String; 2] {
+    if !has_lender {
+        return Default::default();
+    }
+    let backlog = lender.and_then(|lender| lender.backlog_bytes);
+    [delivery.map_or_else(unknown, millis), backlog.map_or_else(unknown, bytes)]
 }
 
 /// Formats the bytes and the cost of a network: `lte 888 KB (metered, 999 MB left)`.
@@ -155,8 +190,12 @@ fn shares(stream: &StreamStatus) -> String {
 }
 
 fn totals(totals: &Totals) -> String {
+    let recalled = match totals.recalled_bytes {
+        0 => String::new(),
+        recalled => format!(", recalled {}", bytes(recalled)),
+    };
     format!(
-        "sent {}, reinjected {} (spurious {})\nreceived {}, duplicate {}; headers {}; {} dropped",
+        "sent {}, reinjected {} (spurious {}){recalled}\nreceived {}, duplicate {}; headers {}; {} dropped",
         bytes(totals.sent_bytes),
         bytes(totals.reinjected_bytes),
         bytes(totals.spurious_bytes),

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
+use std::net::SocketAddr;
 use std::rc::{Rc, Weak};
 use std::task::{Context, Poll};
 
@@ -160,6 +161,14 @@ impl Session {
         match direction {
             Direction::Receive => slot.trial.received.is_none(),
             Direction::Send => slot.trial.acknowledged.is_none(),
+        }
+    }
+
+    /// Returns the address of the other end of a carrier's connection.
+    pub(in crate::bond) fn peer_address(&self, carrier: CarrierId) -> Option<SocketAddr> {
+        match &self.carriers.get(&carrier)?.io {
+            CarrierIo::Tcp(io) => io.stream.peer_addr().ok(),
+            CarrierIo::Quic(io) => Some(io.connection.remote_address()),
         }
     }
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::mux::{Input, Mux, Role};
 
 const TODAY: Day = Day(19_796);
 const LTE: PathId = PathId(1);
@@ -13,6 +14,7 @@ fn carrier(id: u64) -> CarrierSample {
         transport: CarrierTransport::Tcp,
         is_suspect: false,
         transport_info: None,
+        view: None,
         stats: Some(TransportStats::default()),
     }
 }
@@ -28,6 +30,7 @@ fn path(carriers: &[CarrierSample], sent: u64, received: u64) -> PathSample {
         name: "wwan0".to_owned(),
         kind: "cellular",
         is_metered: true,
+        lender: None,
         is_asleep: false,
         bytes: PathBytes { sent, received },
         carriers: carriers.to_vec(),
@@ -121,6 +124,52 @@ fn losses_and_the_smallest_round_trip_are_those_of_the_newest_carrier() {
     let silent = CarrierSample { stats: None, ..carrier(3) };
     let facts = simulation.sample(1_000, path(&[with(2, 90, 100, 0), silent], 0, 0)).facts;
     assert_eq!(facts.rtt, Some(Span::from_millis(90)));
+}
+
+#[test]
+fn a_path_over_a_lender_has_two_hops() {
+    let mut simulation = Simulation::new();
+    let mut mux: Mux<Vec<u8>> = Mux::new(crate::mux::Config::new(Role::Client));
+    let (id, info) = (CarrierId(1), TransportInfo::initial(Span::from_millis(6)));
+    mux.handle(at(0), Input::Attach { carrier: id, path: LTE, transport_info: info });
+    let stats = |rtt| TransportStats {
+        rtt: Some(Span::from_millis(rtt)),
+        min_rtt: Some(Span::from_millis(rtt)),
+        ..TransportStats::default()
+    };
+    let sample = |mux: &Mux<Vec<u8>>| CarrierSample {
+        view: mux.path_view(at(0), id),
+        stats: Some(stats(6)),
+        ..carrier(1)
+    };
+    let own = simulation.sample(0, path(&[sample(&mux)], 0, 0));
+    assert_eq!((own.facts.rtt, own.lender), (Some(Span::from_millis(6)), None));
+    assert_eq!(own.delivery, Some(Span::from_millis(3)));
+
+    let rtt = Span::from_millis(60);
+    mux.handle(at(0), Input::Lend { carrier: id, join: 0, rtt });
+    let address = "10.64.3.1:4434".parse().ok();
+    let lent = |carriers: &[CarrierSample]| PathSample { lender: address, ..path(carriers, 0, 0) };
+    let snapshot = simulation.sample(500, lent(&[sample(&mux)]));
+    assert_eq!(snapshot.facts.rtt, Some(Span::from_millis(66)));
+    assert_eq!(simulation.monitor.paths[&LTE].min_rtt, Some(Span::from_millis(6)));
+    assert_eq!(snapshot.delivery, Some(Span::from_millis(33)));
+    let lender = LenderSnapshot {
+        address,
+        first_hop_rtt: Some(Span::from_millis(6)),
+        second_hop_rtt: Some(rtt),
+        second_hop_rate: None,
+        backlog: Some(Size::ZERO),
+    };
+    assert_eq!(snapshot.lender, Some(lender));
+
+    // Nothing is predicted while nothing gets through.
+    let silent = CarrierSample { is_suspect: true, ..sample(&mux) };
+    assert_eq!(simulation.sample(1_000, lent(&[silent])).delivery, None);
+    let away = simulation.sample(1_500, lent(&[]));
+    assert_eq!(away.delivery, None);
+    assert_eq!(away.lender, Some(LenderSnapshot { address, ..LenderSnapshot::default() }));
+    assert_eq!(away.facts.rtt, Some(Span::from_millis(66)));
 }
 
 #[test]

@@ -93,6 +93,27 @@ fn bytes_that_wait_at_a_lender_are_recalled_if_its_pipe_slows_down() {
 }
 
 #[test]
+fn the_backlog_of_a_lender_is_estimated() {
+    // minrtt fills the buffer.
+    let mut pair = Pair::new(RATES, SchedulerKind::MinRtt, |_| {});
+    pair.simulation.open(0, 100, 10_000_000);
+    for _ in 0..5 {
+        pair.simulation.run_for(Span::from_millis(500));
+        let actual = pair.simulation.lent(pair.lent).backlog(GATEWAY);
+        let (now, mux) = (pair.simulation.now, &pair.simulation.endpoints[GATEWAY]);
+        let view = mux.path_view(now, pair.lent).expect("a carrier");
+        let hop = view.second_hop.expect("a lender");
+        let estimate = hop.backlog().expect("a known rate");
+        // The queue of the pipe is behind the lender's buffer, and cannot be distinguished from it.
+        let [least, most] =
+            [Span::ZERO, QUEUE].map(|queue| hop.rate.time_for(Size::from_bytes(actual)) + queue);
+        let (time, error) = (hop.rate.time_for(estimate), Span::from_millis(40));
+        assert!(time + error > least && time < most + error, "{estimate}, not {actual} bytes");
+        assert!(view.delivery_time() + error > least, "{}", view.delivery_time());
+    }
+}
+
+#[test]
 fn a_faster_pipe_is_used() {
     let time = Pair::pams([5_000, 10_000, 5_000]).download(4_000_000, Some(10_000));
     assert!(time < 2.98, "{time} s: 2.5 MB in 2 s, then 15 Mbit/s");

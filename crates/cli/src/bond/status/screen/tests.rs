@@ -1,4 +1,4 @@
-use manyways_net::bond::PathState;
+use manyways_net::bond::{PathState, SessionPath, SessionStatus};
 
 use super::*;
 
@@ -38,6 +38,8 @@ fn wlan() -> PathStatus {
         capacity_bps: Some(19_250_000),
         load: None,
         rtt_seconds: Some(0.140),
+        delivery_seconds: None,
+        lender: None,
         loss: Some(0.012),
         queue_bytes: 999_000,
         in_flight_bytes: 0,
@@ -76,6 +78,78 @@ fn a_network_says_what_carries_it_and_two_of_them_fit_eighty_columns() {
     let no_path_action = Some("no network leads to the gateway".to_owned());
     let text = client(&Status { no_path_action, ..status });
     assert!(text.contains("no policy\nno network leads to the gateway\n\nPATH"), "{text}");
+}
+
+#[test]
+fn with_a_lender_there_are_two_more_columns() {
+    let lender = LenderStatus {
+        address: None,
+        first_hop_rtt_seconds: Some(0.006),
+        second_hop_rtt_seconds: Some(0.060),
+        second_hop_bps: Some(5_000_000),
+        backlog_bytes: Some(123_456),
+    };
+    let lent = PathStatus {
+        name: "phone".into(),
+        kind: "lender".into(),
+        delivery_seconds: Some(0.1234),
+        lender: Some(lender.clone()),
+        ..wlan()
+    };
+    let status = Status {
+        name: "default".into(),
+        version: String::new(),
+        uptime_seconds: 4.0,
+        policy: None,
+        no_path_action: None,
+        auto_goals: Vec::new(),
+        ended: Vec::new(),
+        paths: vec![wlan(), lent],
+        stream_count: 0,
+        streams: Vec::new(),
+        totals: Totals { recalled_bytes: 2_000, ..Totals::default() },
+    };
+    let text = client(&status);
+    for line in text.lines().filter(|line| !line.starts_with("rates")) {
+        assert!(line.chars().count() <= 100, "{line}");
+    }
+    let lines: Vec<&str> = text.lines().skip(2).take(3).collect();
+    assert!(lines[0].ends_with("QUEUE   DELIVERY  BACKLOG"), "{text}");
+    assert!(lines[1].ends_with("999 KB  -         -"), "{text}");
+    assert!(lines[2].ends_with("999 KB  123 ms    123 KB"), "{text}");
+    assert!(text.contains("(spurious 0 B), recalled 2 KB\n"), "{text}");
+
+    let path = |lender: Option<LenderStatus>| SessionPath {
+        path: 1,
+        state: PathState::Up,
+        rtt_seconds: Some(0.066),
+        delivery_seconds: Some(0.1234),
+        lender,
+        received_bytes: 1_000,
+        sent_bytes: 2_000,
+    };
+    let of = |paths| GatewayStatus {
+        version: String::new(),
+        sessions: vec![SessionStatus {
+            client: "laptop".into(),
+            stream_count: 3,
+            paths,
+            totals: Totals::default(),
+        }],
+        ended: Default::default(),
+        descriptors: 0,
+        used_descriptors: 0,
+        refused: Default::default(),
+    };
+    let lent = gateway(&of(vec![path(None), path(Some(lender))]));
+    let lines: Vec<&str> = lent.lines().skip(2).collect();
+    assert!(lines[0].ends_with("RTT    DELIVERY  BACKLOG"), "{lent}");
+    assert!(lines[1].ends_with("66 ms  123 ms    -"), "{lent}");
+    assert!(lines[2].ends_with("66 ms  123 ms    123 KB"), "{lent}");
+    assert!(
+        gateway(&of(vec![path(None)]))
+            .ends_with("RTT\nlaptop  3        1     up     1 KB     2 KB   66 ms\n")
+    );
 }
 
 #[test]
