@@ -17,7 +17,7 @@ const MIN_QUEUE: u64 = MAX_PAYLOAD as u64;
 /// Time by which an ACK may be later than another one.
 const ACK_JITTER: Span = Span::from_millis(10);
 
-/// Limit of a rate that nobody has measured.
+/// Limit of a rate that was raised without a measurement.
 const MAX_GROWN_RATE: Rate = Rate::from_mbps(10_000);
 
 /// How the time is estimated that a message waits at the device.
