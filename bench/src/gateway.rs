@@ -7,7 +7,7 @@
 mod attack;
 mod faults;
 mod plan;
-mod targets;
+pub mod targets;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -4,7 +4,8 @@
 //! `manyways-bench bond` compares `manyways bond` with the kernel's Multipath TCP, one network and
 //! direct connections. `manyways-bench gateway` measures the gateway of a bond under strangers, beside
 //! a greedy client and after a restart. `manyways-bench get` compares `manyways get` with one network, fixed chunks,
-//! aria2 and the kernel's Multipath TCP. `manyways-bench flows` compares `manyways flows` with
+//! aria2 and the kernel's Multipath TCP. `manyways-bench lend` compares `manyways bond lend` with
+//! COMBINE, kibbutz and tethering. `manyways-bench flows` compares `manyways flows` with
 //! tshark, tcptrace and NFStream. `manyways-bench probe` compares `manyways probe` with the settings
 //! of emulated links, and with fping, iperf3, mtr and dig. `manyways-bench radio` compares policies
 //! for the radio on held-out traces. `manyways-bench steer` measures how near the choices of `manyways
@@ -18,6 +19,7 @@ mod flows;
 mod gateway;
 mod get;
 mod keys;
+mod lend;
 mod options;
 mod probe;
 mod radio;
@@ -49,6 +51,7 @@ enum Command {
     Flows(flows::FlowsArgs),
     Gateway(gateway::GatewayArgs),
     Get(get::GetArgs),
+    Lend(lend::LendArgs),
     Probe(probe::ProbeArgs),
     Radio(radio::RadioArgs),
     Rattan(RattanArgs),
@@ -56,6 +59,8 @@ enum Command {
     Capture(capture::CaptureSpec),
     #[command(hide = true)]
     Forecast(probe::ForecastArgs),
+    #[command(hide = true)]
+    Forward(traffic::ForwardArgs),
     #[command(hide = true)]
     Load(traffic::LoadArgs),
     #[command(hide = true)]
@@ -104,11 +109,13 @@ fn main() -> ExitCode {
         Command::Flows(args) => flows::run(args),
         Command::Gateway(args) => gateway::run(args),
         Command::Get(args) => get::run(args),
+        Command::Lend(args) => lend::run(args),
         Command::Probe(args) => probe::run(args),
         Command::Radio(args) => radio::run(args),
         Command::Rattan(args) => run(args).map(|()| ExitCode::SUCCESS),
         Command::Capture(shape) => capture::make(&shape).map(|()| ExitCode::SUCCESS),
         Command::Forecast(args) => probe::forecast(&args).map(|()| ExitCode::SUCCESS),
+        Command::Forward(args) => traffic::forward(&args).map(|()| ExitCode::SUCCESS),
         Command::Load(args) => traffic::load(&args).map(|()| ExitCode::SUCCESS),
         Command::Serve(args) => traffic::serve(&args).map(|()| ExitCode::SUCCESS),
         Command::Steer(args) => steer::run(args),

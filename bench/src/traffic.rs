@@ -3,11 +3,13 @@
 
 mod browse;
 mod call;
+mod combine;
 pub mod content;
 mod crowd;
 mod dial;
 mod download;
 mod files;
+mod forward;
 mod greedy;
 mod load;
 mod page;
@@ -17,6 +19,7 @@ mod socks;
 mod splice;
 mod strangers;
 mod stream;
+mod upload;
 pub mod web;
 
 use std::collections::BTreeMap;
@@ -24,6 +27,7 @@ use std::io::{self, Write};
 
 use serde::{Deserialize, Serialize};
 
+pub use self::forward::ForwardArgs;
 pub use self::load::LoadArgs;
 pub use self::serve::ServeArgs;
 pub use self::splice::SpliceArgs;
@@ -51,6 +55,11 @@ pub fn load(args: &LoadArgs) -> Result<(), String> {
         let _ = io::copy(&mut io::stdin(), &mut io::sink());
     }
     Ok(())
+}
+
+/// Runs a proxy until the process is killed.
+pub fn forward(args: &ForwardArgs) -> Result<(), String> {
+    run(forward::run(args)).map_err(|error| error.to_string())
 }
 
 /// Runs the server until the process is killed.

@@ -107,7 +107,7 @@ pub fn judged(cell: &Record, contender: &str, task: &str) -> BTreeMap<u32, f64> 
 }
 
 /// [`judged`] without the failed runs, for a contender that sets the bar.
-fn finished(cell: &Record, contender: &str, task: &str) -> BTreeMap<u32, f64> {
+pub fn finished(cell: &Record, contender: &str, task: &str) -> BTreeMap<u32, f64> {
     let is_meant = selects(contender, task);
     let failed = cell.runs.iter().filter(|run| is_meant(run) && run.failed.is_some());
     let failed: Vec<u32> = failed.map(|run| run.round).collect();

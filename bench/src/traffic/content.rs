@@ -14,10 +14,12 @@ pub struct ByteRequest {
     pub rate_bps: u64,
     /// Think time: delay of the server before the response.
     pub think_time: Duration,
+    /// Whether the client sends the bytes, which the server confirms with one byte.
+    pub is_upload: bool,
 }
 
 /// Length of an encoded request in bytes.
-const REQUEST_LENGTH: usize = 20;
+const REQUEST_LENGTH: usize = 21;
 /// The content repeats after this number of bytes.
 const CONTENT_PERIOD: usize = 64 << 10;
 /// Interval at which the server sends a rate-limited response.
@@ -26,14 +28,15 @@ const PACING_INTERVAL: Duration = Duration::from_millis(10);
 impl ByteRequest {
     /// A request without rate limit and think time.
     pub fn unlimited(bytes: u64) -> Self {
-        Self { bytes, rate_bps: 0, think_time: Duration::ZERO }
+        Self { bytes, rate_bps: 0, think_time: Duration::ZERO, is_upload: false }
     }
 
     pub async fn send(&self, to: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
         let mut out = [0; REQUEST_LENGTH];
         out[..8].copy_from_slice(&self.bytes.to_be_bytes());
         out[8..16].copy_from_slice(&self.rate_bps.to_be_bytes());
-        out[16..].copy_from_slice(&(self.think_time.as_micros() as u32).to_be_bytes());
+        out[16..20].copy_from_slice(&(self.think_time.as_micros() as u32).to_be_bytes());
+        out[20] = self.is_upload.into();
         to.write_all(&out).await
     }
 
@@ -46,7 +49,8 @@ impl ByteRequest {
         };
         let pace = from.read_u64().await?;
         let think = Duration::from_micros(from.read_u32().await?.into());
-        Ok(Some(Self { bytes, rate_bps: pace, think_time: think }))
+        let is_upload = from.read_u8().await? != 0;
+        Ok(Some(Self { bytes, rate_bps: pace, think_time: think, is_upload }))
     }
 }
 
@@ -138,7 +142,12 @@ mod tests {
 
     #[test]
     fn a_request_is_heard_as_it_was_sent() {
-        let request = ByteRequest { bytes: 5, rate_bps: 7, think_time: Duration::from_micros(11) };
+        let request = ByteRequest {
+            bytes: 5,
+            rate_bps: 7,
+            think_time: Duration::from_micros(11),
+            is_upload: true,
+        };
         let mut wire = Vec::new();
         run(request.send(&mut wire)).unwrap();
         let mut wire = &wire[..];

@@ -22,6 +22,9 @@ pub struct Files {
     /// How many at once.
     #[arg(long, value_name = "N", default_value_t = 1)]
     at_once: usize,
+    /// Fetch one of so many bytes first, over another connection.
+    #[arg(long, value_name = "BYTES", default_value_t = 0)]
+    warm: u64,
 }
 
 impl Files {
@@ -30,6 +33,9 @@ impl Files {
         let left = Rc::new(Cell::new(self.flows));
         let samples = Rc::new(RefCell::new(Vec::with_capacity(self.flows)));
         let request = ByteRequest { think_time: think, ..ByteRequest::unlimited(self.size) };
+        if self.warm > 0 {
+            fetch(dialer, ByteRequest::unlimited(self.warm), &content).await?;
+        }
         let begun = Instant::now();
         let mut tasks = tokio::task::JoinSet::new();
         for _ in 0..self.at_once.min(self.flows) {

@@ -7,7 +7,9 @@ use clap::Subcommand;
 use manyways_unit::Span;
 
 use super::dial::Dialer;
-use super::{Measurement, browse, call, crowd, download, files, greedy, requests, stream};
+use super::{
+    Measurement, browse, call, combine, crowd, download, files, greedy, requests, stream, upload,
+};
 
 /// Ask a server for bytes, and tell how long it took.
 #[derive(clap::Args)]
@@ -31,6 +33,8 @@ enum Generator {
     Greedy(greedy::Greedy),
     Browse(browse::Browse),
     Download(download::Download),
+    Upload(upload::Upload),
+    Combine(combine::Combine),
 }
 
 impl LoadArgs {
@@ -51,5 +55,7 @@ pub async fn run(args: &LoadArgs) -> io::Result<Measurement> {
         Generator::Greedy(greedy) => greedy.run(dialer).await,
         Generator::Browse(browse) => browse.run(dialer).await,
         Generator::Download(download) => download.run(dialer).await,
+        Generator::Upload(upload) => upload.run(dialer, think).await,
+        Generator::Combine(combine) => combine.run(dialer).await,
     }
 }

@@ -6,12 +6,13 @@ use std::rc::Rc;
 
 use manyways_sys::clock::Clock;
 use manyways_unit::Time;
+use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpStream, UdpSocket};
 
 use super::content::{ByteRequest, Content};
 use super::{call, dial, web};
 
-/// Send each client the requested number of bytes, and return datagrams.
+/// Send each client the requested number of bytes, take those of others, and return datagrams.
 #[derive(clap::Args)]
 pub struct ServeArgs {
     /// Address to listen on, for TCP and UDP.
@@ -45,7 +46,14 @@ pub async fn run(args: &ServeArgs) -> io::Result<()> {
 
 async fn answer(mut stream: TcpStream, content: Rc<Content>) -> io::Result<()> {
     while let Some(request) = ByteRequest::read(&mut stream).await? {
-        content.send(request, &mut stream).await?;
+        match request.is_upload {
+            true => {
+                content.receive(request.bytes, &mut stream, |_| {}).await?;
+                tokio::time::sleep(request.think_time).await;
+                stream.write_u8(0).await?;
+            }
+            false => content.send(request, &mut stream).await?,
+        }
     }
     Ok(())
 }

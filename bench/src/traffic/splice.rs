@@ -97,7 +97,7 @@ async fn serve_remote(mut stream: TcpStream) -> io::Result<()> {
     join(stream, on).await
 }
 
-async fn join(mut one: TcpStream, mut other: TcpStream) -> io::Result<()> {
+pub async fn join(mut one: TcpStream, mut other: TcpStream) -> io::Result<()> {
     copy_bidirectional_with_sizes(&mut one, &mut other, BUFFER, BUFFER).await?;
     Ok(())
 }

@@ -98,16 +98,17 @@ pub struct Pair {
 impl Pair {
     /// The two links at the recorded rates.
     pub fn links(&self) -> Vec<LinkSpec> {
-        self.scale_by(1.0)
+        self.scaled_by(1.0)
     }
 
     /// The two links, scaled by one factor so that their mean rates add up to `sum`.
     pub fn scaled_links(&self, sum: Rate) -> Vec<LinkSpec> {
         let links = self.links();
-        self.scale_by(sum.as_bps() as f64 / total_rate(&links).as_bps().max(1) as f64)
+        self.scaled_by(sum.as_bps() as f64 / total_rate(&links).as_bps().max(1) as f64)
     }
 
-    fn scale_by(&self, factor: f64) -> Vec<LinkSpec> {
+    /// The two links, Wi-Fi first, with all rates multiplied by a factor.
+    pub fn scaled_by(&self, factor: f64) -> Vec<LinkSpec> {
         let copy = |steps: &Steps<Rate>| {
             let scale = |rate: Rate| Rate::from_bps((rate.as_bps() as f64 * factor) as u64);
             let scaled = steps.steps().iter().map(|(at, rate)| (*at, scale(*rate))).collect();
