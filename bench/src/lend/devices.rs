@@ -41,7 +41,7 @@ struct Places {
     own: &'static str,
 }
 
-/// The devices of a cell; what was started for all runs ends with the lab.
+/// The devices of a cell; the processes for all runs end with the lab.
 pub struct Devices<'a> {
     programs: &'a Programs,
     folder: PathBuf,
@@ -180,7 +180,8 @@ impl<'a> Devices<'a> {
         let at = self.gateway_address();
         let mut command = gateway(&self.programs.manyways, &self.folder, &at, self.places.permit);
         command.arg("--quiet").args(match switch {
-            Switch::NoReinjection => ["--reinject", "off"].as_slice(),
+            Switch::MinRtt | Switch::NoReinjection => ["--reinject", "off"].as_slice(),
+            Switch::DelayEstimateOnly => &["--estimate", "delay", "--reinject", "off"],
             Switch::PrintedReinjection => &["--reinject", "print"],
             Switch::DelayEstimate => &["--estimate", "delay"],
             _ => &[],

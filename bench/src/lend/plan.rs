@@ -41,7 +41,7 @@ pub enum Contender {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Switch {
     None,
-    /// The usual scheduler of MPTCP.
+    /// The usual scheduler of MPTCP; nothing is recalled from a lender.
     MinRtt,
     /// Nothing is recalled from a lender.
     NoReinjection,
@@ -49,6 +49,8 @@ pub enum Switch {
     PrintedReinjection,
     /// The wait at a lender is the delay of the last message that it delayed.
     DelayEstimate,
+    /// The same, and nothing is recalled from a lender.
+    DelayEstimateOnly,
     /// ACKs pass over every path, also over the lender's network.
     AlwaysFeedback,
 }
@@ -72,7 +74,7 @@ pub enum Load {
 
 /// The default of everything.
 pub const LEND: Contender = Contender::Lend { phones: 1, switch: Switch::None };
-/// What warm connections have carried before.
+/// Bytes that warm connections have carried before.
 pub const WARM_SIZE: Size = Size::from_bytes(MB);
 /// Size of the ranges of COMBINE.
 pub const CHUNK: Size = Size::from_bytes(256 << 10);
@@ -113,6 +115,9 @@ impl Contender {
             Self::Lend { switch: Switch::NoReinjection, .. } => "lend, no reinjection",
             Self::Lend { switch: Switch::PrintedReinjection, .. } => "lend, printed reinjection",
             Self::Lend { switch: Switch::DelayEstimate, .. } => "lend, delay estimate",
+            Self::Lend { switch: Switch::DelayEstimateOnly, .. } => {
+                "lend, delay estimate, no reinjection"
+            }
             Self::Lend { switch: Switch::AlwaysFeedback, .. } => "lend, always feedback",
             Self::Kibbutz => "kibbutz",
             Self::Combine => "COMBINE",
@@ -182,6 +187,12 @@ pub fn plan(mode: Mode, recorded: &[Pair]) -> Vec<Cell> {
     let upload = Load::Upload(Size::from_bytes(4 * MB));
     let four = file(4 * MB, false);
     let reinjection = [LEND, with(Switch::NoReinjection), with(Switch::PrintedReinjection)];
+    let estimates = [
+        LEND,
+        with(Switch::DelayEstimate),
+        with(Switch::NoReinjection),
+        with(Switch::DelayEstimateOnly),
+    ];
     let mut cells = vec![
         cell('a', "paper", one_phone(8, 10, 5), paper),
         cell('b', "bound", one_phone(8, 10, 5), bound.concat()),
@@ -193,12 +204,7 @@ pub fn plan(mode: Mode, recorded: &[Pair]) -> Vec<Cell> {
             "hs",
             1,
         ),
-        cell(
-            'e',
-            "estimates",
-            one_phone(5, 10, 5),
-            each(&[LEND, with(Switch::DelayEstimate)], four),
-        ),
+        cell('e', "estimates", one_phone(5, 10, 5), each(&estimates, four)),
         changed(
             cell(
                 'f',

@@ -27,6 +27,8 @@ const INTERVAL: Span = Span::from_millis(10);
 const DATA: u64 = 2_000;
 /// Time after the data for which packets of the lender are counted.
 const SILENCE: Span = Span::from_secs(2);
+/// Time in which the client counts all bytes.
+const COUNT_TIMEOUT: Span = Span::from_secs(2);
 /// A lender is in use when the pipe has carried so many bytes.
 const IN_USE: u64 = 20_000;
 
@@ -55,8 +57,24 @@ struct Runner<'a> {
     devices: Devices<'a>,
 }
 
-/// A measured value with further figures, or the reason of a failure.
-type Outcome = Result<(f64, Vec<(&'static str, f64)>), String>;
+/// The result of a run.
+#[derive(Default)]
+struct Measured {
+    value: f64,
+    /// Further figures.
+    extra: Vec<(&'static str, f64)>,
+    /// Delivered IP bytes of each link, towards the laptop.
+    link_bytes: Vec<u64>,
+}
+
+impl Measured {
+    fn of(value: f64) -> Self {
+        Self { value, ..Self::default() }
+    }
+}
+
+/// A result, or the reason of a failure.
+type Outcome = Result<Measured, String>;
 
 impl Runner<'_> {
     fn run(&self, round: u32, entry: &Entry) -> Result<Run<Figures>, DriveError> {
@@ -75,9 +93,10 @@ impl Runner<'_> {
         let (task, unit) = (entry.load.name(), entry.load.unit().to_owned());
         let mut figures = Figures { task, unit, ..Figures::default() };
         let failed = match outcome {
-            Ok((value, extra)) => {
+            Ok(Measured { value, extra, link_bytes }) => {
                 figures.value = Some(value);
                 figures.extra = extra.into_iter().map(|(k, v)| (k.to_owned(), v)).collect();
+                figures.link_bytes = link_bytes;
                 None
             }
             Err(reason) => Some(reason),
@@ -158,7 +177,7 @@ impl Runner<'_> {
             sleep(SILENCE.into());
             extra.push(("packets after the data", (packets()? - before) as f64));
         }
-        Ok(Ok((measurement.value, extra)))
+        Ok(Ok(Measured { value: measurement.value, extra, link_bytes: ended.link_bytes }))
     }
 
     /// The longest time without a byte, in ms, of a stream during which the lender is killed.
@@ -174,7 +193,7 @@ impl Runner<'_> {
         }
         let outcome = self.wait(&mut load)?;
         Ok(outcome.and_then(|all| match carried > IN_USE {
-            true => Ok((all.value * 1000.0, vec![("pipe, KB", carried as f64 / 1000.0)])),
+            true => Ok(Measured::of(all.value * 1000.0)),
             false => Err("the lender was not in use".to_owned()),
         }))
     }
@@ -195,21 +214,34 @@ impl Runner<'_> {
         }
         let took = now().as_secs_f64();
         let outcome = self.wait(&mut load)?;
-        Ok(outcome.map(|_| (took, Vec::new())))
+        Ok(outcome.map(|_| Measured::of(took)))
     }
 
     fn loopback(&self, by: Contender) -> Result<Outcome, DriveError> {
         let entry = Entry { contender: by, load: Load::Loopback };
         let mut load = self.launcher.lab.spawn(Node::Host(0), self.load(&entry))?;
         let outcome = self.wait(&mut load)?;
-        let status = self.devices.status(&self.launcher.lab)?;
-        let paths = status["paths"].as_array().cloned().unwrap_or_default();
-        let lent = paths.iter().find(|path| path["kind"] == "lender");
-        let lent = lent.and_then(|path| path["received_bytes"].as_u64()).unwrap_or_default();
+        let lent = self.lent_bytes()?;
         Ok(outcome.and_then(|all| match lent >= LOOPBACK_SIZE.as_bytes() {
-            true => Ok((LOOPBACK_SIZE.as_bytes() as f64 * 8.0 / 1e9 / all.value, Vec::new())),
+            true => Ok(Measured::of(LOOPBACK_SIZE.as_bytes() as f64 * 8.0 / 1e9 / all.value)),
             false => Err(format!("the lender carried {lent} bytes only")),
         }))
+    }
+
+    /// Bytes over the lender. The client counts them twice a second.
+    fn lent_bytes(&self) -> Result<u64, DriveError> {
+        let clock = Clock::start();
+        loop {
+            let status = self.devices.status(&self.launcher.lab)?;
+            let paths = status["paths"].as_array().cloned().unwrap_or_default();
+            let lent = paths.iter().find(|path| path["kind"] == "lender");
+            let lent = lent.and_then(|path| path["received_bytes"].as_u64()).unwrap_or_default();
+            let is_late = clock.now().since(Time::ZERO) > COUNT_TIMEOUT;
+            if lent >= LOOPBACK_SIZE.as_bytes() || is_late {
+                return Ok(lent);
+            }
+            sleep(INTERVAL.into());
+        }
     }
 
     fn wait(&self, child: &mut Child) -> Result<Result<Measurement, String>, DriveError> {

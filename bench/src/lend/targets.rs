@@ -62,6 +62,13 @@ pub fn targets(cells: &[Record]) -> Vec<Target> {
         every_figure("the pipe drops: bytes that came twice, %", AtMost(3.0), twice.collect()),
         row("hs-drops", "the phone's network drops", AtMost(0.90), LEND, "tethered"),
         row("estimates", "the pipe is the slower half", AtMost(0.88), LEND, "lend, delay estimate"),
+        row(
+            "estimates",
+            "the same without reinjection",
+            AtMost(0.88),
+            "lend, no reinjection",
+            "lend, delay estimate, no reinjection",
+        ),
         row("pipe-rises", "the pipe rises", AtMost(1.02), LEND, "lend, always feedback"),
         every_figure(
             "packets of the lender's network in the 2 s after its data",
