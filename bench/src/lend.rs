@@ -2,7 +2,7 @@
 //! over a phone that forwards packets (kibbutz), byte ranges through a proxy on the phone (COMBINE),
 //! and a bond over the phone as a router (tethered).
 //!
-//! [`mod@plan`] has the cells, [`devices`] starts all processes, [`run`] runs a load, and [`targets`]
+//! [`mod@plan`] has the cells, [`devices`] starts all processes, [`mod@run`] runs a load, and [`targets`]
 //! compares the figures with the target values.
 
 mod devices;
