@@ -352,8 +352,8 @@ mod tests {
             assert!(cell.rounds > 0);
         }
         let all: f64 = cells.iter().map(seconds).sum();
-        // The three recorded pairs take three rounds of about half a minute each.
-        assert!(all < 10.0 * 60.0, "{all}");
+        // The three recorded pairs take up to three minutes.
+        assert!(all < 12.0 * 60.0, "{all}");
     }
 
     #[test]
