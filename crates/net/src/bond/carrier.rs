@@ -212,7 +212,7 @@ impl TcpCarrier {
             rtt_var: state.rtt_var.unwrap_or_default(),
             congestion_window: window,
             slow_start: state.cwnd < state.ssthresh,
-            in_flight: Some(bytes(state.unacked.saturating_sub(state.sacked))),
+            in_flight: Some(state.in_flight()),
             unsent,
             rate,
             acknowledged: state.bytes_acked.as_bytes(),

@@ -57,6 +57,20 @@ pub struct TcpState {
     pub last_ack_recv: Span,
 }
 
+impl TcpState {
+    /// Returns the bytes that are sent and not acknowledged: at most the kernel's full packets, of
+    /// which it reports the number only, so that small ones do not count as full ones.
+    #[must_use]
+    pub fn in_flight(&self) -> Size {
+        let packets = u64::from(self.unacked.saturating_sub(self.sacked));
+        let full = Size::from_bytes(packets * self.mss.as_bytes());
+        if self.bytes_sent.is_zero() {
+            return full;
+        }
+        full.min(self.bytes_sent.saturating_sub(self.bytes_acked))
+    }
+}
+
 /// The start of `struct tcp_info` of `linux/tcp.h`, which only grows at its end. The struct in libc
 /// ends at the version of 2009.
 #[repr(C)]
@@ -245,6 +259,29 @@ mod tests {
         assert_eq!(near.write(&[7]).unwrap_err().kind(), ErrorKind::WouldBlock);
         let state = tcp_state(near.as_fd()).unwrap();
         assert!(state.unsent > Size::ZERO, "no reader: {state:?}");
+    }
+
+    #[test]
+    fn small_packets_in_flight_count_their_bytes() {
+        let (near, _far) = pair();
+        let state = TcpState {
+            mss: Size::from_bytes(1_000),
+            unacked: 12,
+            sacked: 2,
+            bytes_acked: Size::from_bytes(50_001),
+            bytes_sent: Size::from_bytes(50_600),
+            ..tcp_state(near.as_fd()).unwrap()
+        };
+        assert_eq!(state.in_flight(), Size::from_bytes(599));
+        // Packets that SACK has acknowledged are not in flight.
+        let sent = Size::from_bytes(62_001);
+        assert_eq!(
+            TcpState { bytes_sent: sent, ..state }.in_flight(),
+            Size::from_bytes(10_000),
+            "full packets",
+        );
+        let unknown = TcpState { bytes_sent: Size::ZERO, ..state };
+        assert_eq!(unknown.in_flight(), Size::from_bytes(10_000), "an older kernel");
     }
 
     #[test]
