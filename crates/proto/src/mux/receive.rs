@@ -158,9 +158,9 @@ impl<P: Payload> ReceiveHalf<P> {
     }
 
     /// Returns new credit if a quarter of the window is consumed. If this took less than one round
-    /// trip, the reader is not the limit and the window grows fourfold, because slow start of the
-    /// peer doubles its window each round trip. `largest` limits the window, also if it was larger
-    /// before.
+    /// trip, or if a quarter of the window waits for earlier bytes of a slower path, the reader is not
+    /// the limit and the window grows fourfold, because slow start of the peer doubles its window
+    /// each round trip. `largest` limits the window, also if it was larger before.
     pub(super) fn grant(&mut self, now: Time, round_trip: Span, largest: u64) -> Option<u64> {
         if self.final_size.is_some() || self.is_discarding {
             return None;
@@ -168,7 +168,8 @@ impl<P: Payload> ReceiveHalf<P> {
         if self.max_offset - self.consumed > self.window / 4 * 3 {
             return None;
         }
-        if now.since(self.granted_at) < round_trip {
+        let beyond_gap = self.highest_offset - self.next_offset;
+        if now.since(self.granted_at) < round_trip || beyond_gap > self.window / 4 {
             self.window *= 4;
         }
         self.window = self.window.min(largest.max(self.base_window));
@@ -242,5 +243,30 @@ impl<P: Payload> ReceiveHalf<P> {
     /// Returns whether the final size is known.
     pub(super) fn has_final_size(&self) -> bool {
         self.final_size.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WINDOW: u64 = 1_000;
+    const LARGEST: u64 = 100_000;
+
+    /// A reader that takes 300 bytes in 10 s, while as many more are there from this offset.
+    fn grant_beside(offset: u64) -> Option<u64> {
+        let mut half = ReceiveHalf::<Vec<u8>>::new(WINDOW);
+        for (at, bytes) in [(0, 300), (offset, 300)] {
+            half.receive(at, vec![0; bytes], false).expect("within the window");
+        }
+        while half.deliver().is_some() {}
+        half.consume(300);
+        half.grant(Time::from_millis(10_000), Span::from_millis(100), LARGEST)
+    }
+
+    #[test]
+    fn a_slow_path_does_not_limit_the_window_and_a_slow_reader_does() {
+        assert_eq!(grant_beside(300), Some(300 + WINDOW), "the reader is slow");
+        assert_eq!(grant_beside(400), Some(300 + 4 * WINDOW), "bytes 300 to 400 are late");
     }
 }

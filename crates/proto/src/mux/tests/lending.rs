@@ -47,6 +47,18 @@ impl Pair {
         self.simulation.done_at(stream).expect("an end").since(begin).as_secs_f64()
     }
 
+    /// Downloads this many bytes while the lender's network has 1 Mbit/s from 2 s on, and returns
+    /// the time in seconds, and the bytes that the lender had at the change.
+    fn download_with_slow_end(&mut self, bytes: u64) -> (f64, u64) {
+        let (begin, stream) = (self.simulation.now, self.simulation.open(0, 100, bytes));
+        self.simulation.run_for(Span::from_secs(2));
+        let backlog = self.simulation.lent(self.lent).backlog(GATEWAY);
+        self.simulation.lent(self.lent).path.rate = Rate::from_mbps(1);
+        self.simulation.run_for(Span::from_secs(60));
+        self.check(stream, bytes);
+        (self.simulation.done_at(stream).expect("an end").since(begin).as_secs_f64(), backlog)
+    }
+
     #[track_caller]
     fn check(&self, stream: StreamId, bytes: u64) {
         assert_eq!(self.simulation.violations, Vec::<&str>::new());
@@ -90,6 +102,14 @@ fn bytes_that_wait_at_a_lender_are_recalled_if_its_pipe_slows_down() {
     // 2.5 MB until then, and the rest at 6 Mbit/s.
     assert!(ours < 4.15, "{ours} s");
     assert!(twice < 0.001, "{twice} of the bytes came twice");
+}
+
+#[test]
+fn the_buffer_of_a_lender_outlasts_its_network() {
+    let (time, backlog) = Pair::pams([5_000, 10_000, 5_000]).download_with_slow_end(4_000_000);
+    assert!(backlog > 600_000, "{backlog} bytes");
+    // As if nothing had changed: 4 MB at 10 Mbit/s.
+    assert!(time < 3.4, "{time} s");
 }
 
 #[test]
