@@ -35,8 +35,13 @@ pub(super) fn message(bytes: &[u8]) {
         assert!(0 < length && length <= rest.len());
         let said = rest[..length].to_vec();
         rest = &rest[length..];
-        // After the version of another protocol, a Hello may contain anything.
-        if matches!(&message, Message::Hello(hello) if hello.version != VERSION) {
+        // After another version, a Hello or a Welcome may contain anything.
+        let is_other = match &message {
+            Message::Hello(hello) => hello.version != VERSION,
+            Message::Welcome(welcome) => welcome.version != VERSION,
+            _ => false,
+        };
+        if is_other {
             continue;
         }
         let mut again = Vec::new();

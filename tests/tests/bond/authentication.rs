@@ -101,7 +101,7 @@ fn a_client_of_another_version_is_told_and_the_gateway_says_which() {
             Impostor::with_key(&own).handshake(connection(&testbed)).expect("the key is right");
         let heard = send_and_read(&mut stream, &hello(version));
         let words = String::from_utf8_lossy(&heard).into_owned();
-        assert!(words.contains("this gateway speaks version 1"), "{words:?}");
+        assert!(words.contains("this gateway speaks version 2"), "{words:?}");
         let line = last_refusal(&gateway, count);
         let message = format!("the other end speaks version {version} of the protocol");
         assert!(line.contains(&message), "{line}");
@@ -120,7 +120,7 @@ fn a_gateway_of_another_version_is_named_in_one_line() {
         stream.write_all(&welcome(9)).and_then(|()| stream.flush()).expect("it is heard");
         let _ = stream.read_to_end(&mut Vec::new());
     }
-    client.says("the other end speaks version 9 of the protocol, this one version 1");
+    client.says("the other end speaks version 9 of the protocol, this one version 2");
     assert_eq!(client.times("speaks version 9"), 1, "{}", client.said());
     client.says("hint: install the same version of manyways at both ends");
 }

@@ -21,7 +21,7 @@ use rustls::{
 /// ALPN name of the protocol.
 const PROTOCOL: &str = "manyways-bond/1";
 /// The protocol version of this code.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 pub type Client = StreamOwned<ClientConnection, TcpStream>;
 

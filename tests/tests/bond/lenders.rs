@@ -217,8 +217,13 @@ fn a_transfer_ends_well_when_its_lender_does_not() {
     testbed.set("lte", "state=up");
     eventually("the phone works", || (devices.path()["state"] == "up").then_some(()));
 
-    // The gateway is restarted.
+    // The gateway is restarted, at first without lenders.
     let ups = client.times("phone is up");
+    drop(gateway);
+    let gateway = keys.gateway(&["--no-lenders"]);
+    client.says("phone: the gateway permits no lenders");
+    devices.is_complete(devices.download());
+    assert_ne!(devices.path()["state"], "up");
     drop(gateway);
     let _gateway = keys.gateway(&[]);
     client.says_times("phone is up", ups + 1);

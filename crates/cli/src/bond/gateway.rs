@@ -52,6 +52,9 @@ pub struct Args {
     /// Let clients connect to this private network or address too. May be given more than once.
     #[arg(long, value_name = "PREFIX")]
     permit: Vec<Prefix>,
+    /// Let clients use no networks of other devices (`manyways bond lend`).
+    #[arg(long)]
+    no_lenders: bool,
     /// Name of the gateway for `manyways bond status --gateway`, if several run on this host.
     #[arg(long, value_name = "NAME", default_value = "default")]
     name: String,
@@ -136,6 +139,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         let (open_files, memory) = (options.open_files, options.memory);
         let clients = options.allow.clients().len() as u64;
         options.egress = EgressFilter::new(args.permit);
+        options.lends = !args.no_lenders;
         options.lending.rebalance = args.reinject;
         options.lending.estimate = args.estimate;
         options.quic_idle_timeout = args.quic_idle_timeout.unwrap_or(options.quic_idle_timeout);

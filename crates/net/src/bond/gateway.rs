@@ -1,9 +1,11 @@
 //! The gateway: authenticates clients and connects their streams to servers.
 
+mod destinations;
+
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
-use std::future::{Future, pending, ready};
+use std::future::{Future, pending};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
@@ -19,10 +21,9 @@ use manyways_proto::bond::session::{
     SessionId, Sessions,
 };
 use manyways_proto::bond::{carrier, session};
-use manyways_proto::happy_eyeballs;
 use manyways_proto::mux::{
-    Config, Destination, Hello, Input, LoanMessage, Message, RefuseCode, ResetCode, Role, StreamId,
-    TicketId, VERSION, Welcome,
+    Config, Destination, Hello, Input, LoanMessage, Message, RefuseCode, Role, TicketId, VERSION,
+    Welcome,
 };
 use manyways_sys::clock::Clock;
 use manyways_sys::interface;
@@ -41,7 +42,7 @@ use super::allow::{AllowFile, AuthorizedClient};
 use super::carrier::{CarrierIo, Chunk, TcpCarrier};
 use super::client::LendingConfig;
 use super::client_tasks::{AllTasks, ClientTasks};
-use super::descriptors::{ClientDescriptors, Descriptor, Descriptors};
+use super::descriptors::Descriptors;
 use super::gateway_proof::GatewayProof;
 use super::gateway_status::{GatewayStatus, SessionStatus};
 use super::handshake::{self, HandshakeError};
@@ -58,7 +59,6 @@ use super::status::Totals;
 use super::udp::FlowSockets;
 use super::{timer, tls};
 use crate::host_watch::HostWatch;
-use crate::path::{RaceError, race};
 
 /// Limit of open files of a process if nothing has raised it.
 const DEFAULT_OPEN_FILES: u64 = 1_024;
@@ -89,6 +89,8 @@ pub struct GatewayOptions {
     pub memory: Size,
     /// Treatment of paths over lenders.
     pub lending: LendingConfig,
+    /// Whether clients may use lenders.
+    pub lends: bool,
 }
 
 impl GatewayOptions {
@@ -104,6 +106,7 @@ impl GatewayOptions {
             open_files: DEFAULT_OPEN_FILES,
             memory: memory::default_budget(),
             lending: LendingConfig::default(),
+            lends: true,
         }
     }
 }
@@ -223,6 +226,7 @@ struct State {
     descriptors: Descriptors,
     memory: Memory,
     lending: LendingConfig,
+    lends: bool,
     tasks: AllTasks,
     /// When a client's lack of descriptors was logged.
     shortages: RefCell<HashMap<PublicKey, Time>>,
@@ -330,6 +334,7 @@ impl Gateway {
             descriptors: Descriptors::new(options.open_files, handshakes.max_sockets()),
             memory: Memory::new(options.memory),
             lending: options.lending,
+            lends: options.lends,
             tasks: AllTasks::default(),
             handshakes,
             loans,
@@ -409,15 +414,6 @@ pub(super) fn random_number() -> u64 {
 /// Whether this host has a route to an address. The kernel is queried; no packet is sent.
 fn has_route(own: &str, to: &str) -> bool {
     std::net::UdpSocket::bind(own).is_ok_and(|socket| socket.connect(to).is_ok())
-}
-
-fn reset_code(error: &io::Error) -> ResetCode {
-    match error.kind() {
-        io::ErrorKind::ConnectionRefused => ResetCode::Refused,
-        io::ErrorKind::TimedOut => ResetCode::Timeout,
-        _ if is_out_of_descriptors(error) => ResetCode::Limit,
-        _ => ResetCode::Unreachable,
-    }
 }
 
 /// The process (EMFILE) or the host (ENFILE) has too many open files.
@@ -666,7 +662,7 @@ impl State {
             streams: u64::from(client.limits.streams),
             v4: self.has_family(true),
             v6: self.has_family(false),
-            lends: true,
+            lends: self.lends,
             instance,
         };
         handshake::send_welcome(&mut io, welcome).await?;
@@ -913,7 +909,12 @@ impl State {
                     let Some(instance) = instance else { continue };
                     let (now, lender) = (self.clock.now(), PublicKey(lender));
                     let session = LentSession { id, instance };
-                    let answer = self.loans.answer(now, session, path, (lender, rtt));
+                    let answer = if self.lends {
+                        self.loans.answer(now, session, path, (lender, rtt))
+                    } else {
+                        let reason = HandshakeError::NoLending.to_string();
+                        LoanMessage::Refused { path, reason }
+                    };
                     handle.handle(Input::Loan(answer));
                 }
                 SessionEvent::StreamRefused => {
@@ -940,111 +941,6 @@ impl State {
                 }
             }
         }
-    }
-
-    async fn connect(
-        &self,
-        (descriptors, tasks): (&ClientDescriptors, &ClientTasks),
-        client: &str,
-        handle: &SessionHandle,
-        stream: StreamId,
-        target: Destination,
-    ) {
-        let limit = Duration::from(self.limits.server_connect);
-        match timeout(limit, self.connect_destination(descriptors, tasks, &target))
-            .await
-            .unwrap_or(Err(ResetCode::Timeout))
-        {
-            Ok((socket, descriptor)) => {
-                tracing::debug!("{client}: connected to {target}");
-                handle.handle(Input::Opened { stream });
-                handle.attach_socket(stream, socket, Some(descriptor));
-            }
-            Err(code) => {
-                if code != ResetCode::Limit {
-                    tracing::info!("{client}: cannot connect to {target}: {code}");
-                } else if self.is_shortage_news(descriptors.key()) {
-                    let own = descriptors.used();
-                    let (total, used) = self.descriptors.counts();
-                    tracing::warn!(
-                        "{client}: connections are refused: it has {own} descriptors, and {} of \
-                         {total} are free for other clients",
-                        total - used
-                    );
-                }
-                handle.refuse(stream, code);
-            }
-        }
-    }
-
-    /// Whether the shortage of a client was not logged in the last minute.
-    fn is_shortage_news(&self, key: PublicKey) -> bool {
-        let now = self.clock.now();
-        let mut logged = self.shortages.borrow_mut();
-        let is_news = logged.get(&key).is_none_or(|at| now.since(*at) >= Span::from_secs(60));
-        if is_news {
-            logged.insert(key, now);
-        }
-        is_news
-    }
-
-    async fn connect_destination(
-        &self,
-        descriptors: &ClientDescriptors,
-        tasks: &ClientTasks,
-        target: &Destination,
-    ) -> Result<(TcpStream, Descriptor), ResetCode> {
-        let addresses = self.permitted_addresses(tasks, target).await?;
-        let config = happy_eyeballs::Config::default();
-        let addresses = ready(Ok(addresses));
-        let connect = |to| async move {
-            let descriptor = descriptors.take().ok_or(ResetCode::Limit)?;
-            match TcpStream::connect(to).await {
-                Ok(socket) => Ok((socket, descriptor)),
-                Err(error) => Err(reset_code(&error)),
-            }
-        };
-        let raced = race(config, addresses, pending(), connect, |_| false).await;
-        raced.map(|(connection, _)| connection).map_err(|error| match error {
-            RaceError::TimedOut => ResetCode::Timeout,
-            RaceError::Failed(code) => code.unwrap_or(ResetCode::Unreachable),
-        })
-    }
-
-    /// Returns the addresses of a target to which clients are allowed to connect.
-    async fn permitted_addresses(
-        &self,
-        tasks: &ClientTasks,
-        target: &Destination,
-    ) -> Result<Vec<SocketAddr>, ResetCode> {
-        let found: Vec<SocketAddr> = match target {
-            Destination::Address(address, port) => vec![SocketAddr::new(*address, *port)],
-            Destination::Name(name, port) => {
-                let _turn = tasks.lookup().await;
-                match tokio::net::lookup_host((name.as_str(), *port)).await {
-                    Ok(found) => {
-                        found.take(happy_eyeballs::Config::default().max_addresses).collect()
-                    }
-                    Err(_) => return Err(ResetCode::NameNotFound),
-                }
-            }
-        };
-        let own = self.own_addresses.borrow();
-        let permits = |to: &SocketAddr| self.egress.permits(&own, to.ip());
-        let permitted: Vec<SocketAddr> = found.iter().copied().filter(permits).collect();
-        match (found.is_empty(), permitted.is_empty()) {
-            (true, _) => Err(ResetCode::NameNotFound),
-            (false, true) => Err(ResetCode::Forbidden),
-            (false, false) => Ok(permitted),
-        }
-    }
-
-    async fn first_address(&self, tasks: &ClientTasks, target: &Destination) -> Option<SocketAddr> {
-        // A datagram is not worth the wait: the session carries nothing meanwhile.
-        if matches!(target, Destination::Name(..)) && !tasks.has_lookups() {
-            return None;
-        }
-        self.permitted_addresses(tasks, target).await.ok()?.first().copied()
     }
 }
 

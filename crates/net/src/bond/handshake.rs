@@ -47,8 +47,8 @@ pub enum HandshakeError {
     /// Another session than that of the working carriers.
     #[error("the answer is of an earlier or later session")]
     OtherSession,
-    /// The gateway is of a version that does not know lenders.
-    #[error("the gateway does not know lenders")]
+    /// The gateway permits no lenders.
+    #[error("the gateway permits no lenders")]
     NoLending,
     /// The gateway gives no ticket for the lender.
     #[error("the gateway gives no ticket: {0}")]
@@ -152,8 +152,10 @@ impl HandshakeError {
                  allow-file"
             }
             Self::WrongProtocol(_) => "is there another service at this address?",
-            Self::Version(_) => "install the same version of manyways at both ends",
-            Self::NoLending => "install a newer version of manyways at the gateway",
+            Self::Version(_) | Self::Refused(RefuseCode::Version, _) => {
+                "install the same version of manyways at both ends"
+            }
+            Self::NoLending => "start the gateway without --no-lenders",
             Self::LenderAway(..) => "check that `manyways bond lend` runs there",
             Self::WrongLender | Self::NotPaired => "pair the two devices again: manyways bond pair",
             Self::NoTicket(_)
@@ -175,6 +177,7 @@ impl HandshakeError {
                 | Self::UnknownKey
                 | Self::WrongProtocol(_)
                 | Self::Version(_)
+                | Self::Refused(RefuseCode::Version, _)
                 | Self::NoLending
                 | Self::WrongLender
                 | Self::NotPaired

@@ -33,12 +33,15 @@
 //!   has changed messages it is not dialled for [`Config::first_distrust`], longer each time.
 //! - An idle QUIC carrier may end. Its path is then asleep until an application has data to send.
 
+mod path;
+
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::net::SocketAddr;
 
 use manyways_unit::{Span, Time};
 
+use self::path::{Activity, Attempt, Path, Stage, Way};
 use super::path::PathState;
 use crate::mux::{CarrierId, Direction};
 use crate::sched::PathId;
@@ -340,115 +343,6 @@ struct Lookup {
     not_before: Time,
 }
 
-#[derive(Debug)]
-struct Path<F> {
-    /// Whether it leads over a lender.
-    is_lent: bool,
-    carrier: Option<CarrierId>,
-    is_suspect: bool,
-    /// Time since which the path is asleep.
-    asleep_since: Option<Time>,
-    activity: Activity<F>,
-    backoff: Span,
-    /// Time for which the lender is not used after the next message that it changes.
-    distrust: Span,
-    /// Remaining failures of TCP, other than timeouts, before QUIC is tried.
-    tcp_failures_left: u8,
-    /// The last reported failure since the last success.
-    reported_failure: Option<Failure<F>>,
-    /// Where the suspect carrier has carried no more than a handshake.
-    barren: Option<Direction>,
-    way: Way,
-    /// Where a carrier has carried no more than a handshake, before this way was tried.
-    lost: Option<Direction>,
-    /// Whether data has passed this way, and no attempt has failed since.
-    way_works: bool,
-    /// Whether data has passed in no way since the last success.
-    is_on_trial: bool,
-    /// Whether the peer closed the last carrier.
-    is_closed: bool,
-    /// Whether the gateway refused the last attempt.
-    is_refused: bool,
-}
-
-impl<F> Path<F> {
-    /// Returns the time for which its lender is not used now.
-    fn next_distrust(&mut self, max: Span) -> Span {
-        let pause = self.distrust;
-        self.distrust = (pause * 2).min(max);
-        pause
-    }
-}
-
-/// A way to get data through a path, in the order of attempts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Way {
-    Normal,
-    /// The network may have been silent for a moment only.
-    NormalAgain,
-    SmallPackets,
-    Quic,
-}
-
-impl Way {
-    /// `None` after the last one.
-    fn next(self, choice: TransportChoice) -> Option<Self> {
-        match (self, choice) {
-            (Self::Normal, _) => Some(Self::NormalAgain),
-            (_, TransportChoice::Only(CarrierTransport::Quic)) => None,
-            (Self::NormalAgain, _) => Some(Self::SmallPackets),
-            (Self::SmallPackets, TransportChoice::TcpThenQuic) => Some(Self::Quic),
-            (Self::SmallPackets | Self::Quic, _) => None,
-        }
-    }
-
-    fn packets(self) -> PacketSize {
-        match self {
-            Self::SmallPackets => PacketSize::Small,
-            Self::Normal | Self::NormalAgain | Self::Quic => PacketSize::Normal,
-        }
-    }
-}
-
-/// Current activity of a path.
-#[derive(Debug)]
-enum Activity<F> {
-    /// None: the path has a carrier or is asleep.
-    Settled,
-    /// None until the interface works.
-    NoLink,
-    /// Dialled at the next poll.
-    Due,
-    /// Dialled at the second time. The attempt before began at the first one.
-    Backoff(Time, Time),
-    /// Dialled after a constant delay.
-    RenewalPause(Time),
-    /// Dialled at this time and not before, whatever changes: its lender has changed messages.
-    Distrusted(Time),
-    /// Replaces the carrier at this time if it is still suspect.
-    Suspect(Time),
-    Attempt(Attempt<F>),
-}
-
-#[derive(Debug)]
-struct Attempt<F> {
-    began: Time,
-    deadline: Time,
-    stage: Stage<F>,
-    /// Whether the path changed during the attempt. A failed attempt is then repeated at once.
-    is_outdated: bool,
-}
-
-#[derive(Debug)]
-enum Stage<F> {
-    /// Connects over the only transport without deadline, or over TCP until this deadline.
-    Connecting(CarrierTransport, Option<Time>),
-    /// Connects over QUIC until this deadline, after TCP failed with this reason.
-    FallenBack(Time, Failure<F>),
-    /// Client and gateway are authenticated, and exchange hello and welcome.
-    Handshake,
-}
-
 impl<F: Reason + Clone, L> Dialer<F, L> {
     /// Creates a dialer without paths.
     pub fn new(config: Config, gateway: Vec<SocketAddr>) -> Self {
@@ -475,24 +369,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
 
     fn add(&mut self, is_lent: bool) -> PathId {
         let id = PathId(u8::try_from(self.paths.len()).unwrap_or(u8::MAX));
-        self.paths.push(Path {
-            is_lent,
-            carrier: None,
-            is_suspect: false,
-            asleep_since: None,
-            activity: Activity::Due,
-            backoff: self.config.first_backoff,
-            distrust: self.config.first_distrust,
-            tcp_failures_left: 0,
-            reported_failure: None,
-            barren: None,
-            way: Way::Normal,
-            lost: None,
-            way_works: false,
-            is_on_trial: false,
-            is_closed: false,
-            is_refused: false,
-        });
+        self.paths.push(Path::new(is_lent, &self.config));
         id
     }
 
@@ -556,25 +433,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
 
     /// Returns the time of the next [`Dialer::poll`] if no input arrives before.
     pub fn next_wakeup(&self) -> Option<Time> {
-        let paths = self.paths.iter().filter_map(|path| match &path.activity {
-            Activity::Settled | Activity::NoLink => None,
-            Activity::Due | Activity::Backoff(..) | Activity::Distrusted(_)
-                if path.is_lent && !self.is_known =>
-            {
-                None
-            }
-            Activity::Due => Some(Time::ZERO),
-            Activity::Backoff(_, at)
-            | Activity::RenewalPause(at)
-            | Activity::Distrusted(at)
-            | Activity::Suspect(at) => Some(*at),
-            Activity::Attempt(attempt) => Some(match &attempt.stage {
-                Stage::Connecting(_, Some(at)) | Stage::FallenBack(at, _) => {
-                    attempt.deadline.min(*at)
-                }
-                Stage::Connecting(_, None) | Stage::Handshake => attempt.deadline,
-            }),
-        });
+        let paths = self.paths.iter().filter_map(|path| path.next_wakeup(self.is_known));
         let lookup = self.lookup.is_wanted && !self.lookup.is_under_way;
         let lookup = lookup.then_some(self.lookup.not_before);
         let queued = (!self.outputs.is_empty()).then_some(Time::ZERO);
@@ -610,14 +469,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
 
     /// Returns the state of a path; `Down` for an unknown path.
     pub fn state(&self, path: PathId) -> PathState {
-        self.paths.get(usize::from(path.0)).map_or(PathState::Down, |path| {
-            match (path.carrier, path.asleep_since) {
-                (Some(_), _) if path.is_suspect || path.is_on_trial => PathState::Suspect,
-                (Some(_), _) => PathState::Up,
-                (None, Some(_)) => PathState::Asleep,
-                (None, None) => PathState::Down,
-            }
-        })
+        self.paths.get(usize::from(path.0)).map_or(PathState::Down, Path::state)
     }
 
     /// Returns whether any path has a working carrier or is asleep.
@@ -647,21 +499,8 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
     /// Ends the wait of a path, because the path has changed.
     fn wake(&mut self, id: PathId) {
         let first_backoff = self.config.first_backoff;
-        let Some(path) = self.path(id) else { return };
-        match &mut path.activity {
-            Activity::Attempt(attempt) => attempt.is_outdated = true,
-            Activity::Backoff(..) | Activity::RenewalPause(_) => {
-                path.backoff = first_backoff;
-                path.activity = Activity::Due;
-            }
-            Activity::Suspect(_) => path.activity = Activity::Due,
-            Activity::NoLink => path.activity = Activity::Due,
-            Activity::Settled => {
-                if path.carrier.is_none() && path.asleep_since.is_none() {
-                    path.activity = Activity::Due;
-                }
-            }
-            Activity::Due | Activity::Distrusted(_) => {}
+        if let Some(path) = self.path(id) {
+            path.wake(first_backoff);
         }
     }
 

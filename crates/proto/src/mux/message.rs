@@ -15,7 +15,7 @@ pub use loan::{LoanMessage, Seed, TicketId};
 use crate::sched::{PathId, PathSet, SchedulerKind, StreamPolicy};
 
 /// Supported version of the protocol.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 /// Maximum payload of a message in bytes.
 pub const MAX_PAYLOAD: usize = 16 * 1024;
 /// Maximum length of a message in bytes, including its header.
@@ -105,7 +105,7 @@ pub struct Hello {
 }
 
 /// First message of a gateway on a carrier.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Welcome {
     pub version: u8,
     /// Initial receive credit of the session, in bytes.
@@ -504,6 +504,11 @@ impl<'a> Decoder<'a> {
             kind::HELLO => Message::Hello(self.hello()?),
             kind::WELCOME => {
                 let version = self.byte()?;
+                if version != VERSION {
+                    // As in `hello`.
+                    self.remaining = &[];
+                    return Ok(Message::Welcome(Welcome { version, ..Welcome::default() }));
+                }
                 let flags = self.byte()?;
                 Message::Welcome(Welcome {
                     version,
