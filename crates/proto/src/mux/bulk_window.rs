@@ -56,7 +56,7 @@ pub(super) struct RttSample {
 pub(super) struct BulkWindow {
     /// Only while a call uses the carrier.
     active: Option<Active>,
-    base_rtt: RecentMin,
+    base_rtt: RecentMin<Span>,
     surrendered_until: Time,
 }
 

@@ -195,6 +195,8 @@ const TRANSPORT_ACK_DELAY: Span = Span::from_millis(200);
 const MIN_SUSPECT_TIMEOUT: Span = Span::from_millis(60);
 /// Time in which a message should pass the path, so that other messages can be sent in between.
 const MAX_MESSAGE_TIME: Span = Span::from_millis(4);
+/// The same over a lender, where each message has a longer header, and is a TLS record of its own.
+const MAX_LENT_MESSAGE_TIME: Span = Span::from_millis(8);
 /// Minimum of the message size that `MAX_MESSAGE_TIME` allows, in bytes.
 const MIN_PAYLOAD_LIMIT: usize = 1_400;
 
@@ -426,7 +428,8 @@ impl Carrier {
     pub(super) fn max_payload(&self) -> usize {
         let rate = self.transport_info.rate;
         let second = self.loan.as_ref().map(|loan| loan.hop.rate()).filter(|rate| !rate.is_zero());
-        let turn = rate.min(second.unwrap_or(rate)).size_in(MAX_MESSAGE_TIME).as_bytes();
+        let time = if self.loan.is_some() { MAX_LENT_MESSAGE_TIME } else { MAX_MESSAGE_TIME };
+        let turn = rate.min(second.unwrap_or(rate)).size_in(time).as_bytes();
         usize::try_from(turn).unwrap_or(MAX_PAYLOAD).clamp(MIN_PAYLOAD_LIMIT, MAX_PAYLOAD)
     }
 
@@ -481,12 +484,21 @@ impl Carrier {
         Some(oldest)
     }
 
-    /// Records that `bytes` of streams were acknowledged, the last of them sent at `sent_at`.
-    pub(super) fn on_bytes_acked(&mut self, now: Time, bytes: u64, sent_at: Time) {
+    /// Records that `bytes` of streams were acknowledged: the last message had `last_bytes` and was
+    /// sent at `sent_at`.
+    pub(super) fn on_bytes_acked(
+        &mut self,
+        now: Time,
+        bytes: u64,
+        (last_bytes, sent_at): (u64, Time),
+    ) {
         let (first_delay, backlog) = (self.shortest_delivery(), self.relayed_bytes());
         if let Some(loan) = &mut self.loan {
             let response = now.since(sent_at);
-            loan.hop.on_acknowledged(now, Acknowledged { bytes, response, first_delay, backlog });
+            loan.hop.on_acknowledged(
+                now,
+                Acknowledged { bytes, last_bytes, response, first_delay, backlog },
+            );
         }
     }
 

@@ -359,13 +359,17 @@ impl<P: Payload> Mux<P> {
         };
         let count =
             self.carriers[at].on_ack(count).ok_or("it acknowledged data that was never sent")?;
-        let (mut acked, mut sent_at) = (0, now);
+        let (mut acked, mut last) = (0, (0, now));
         for _ in 0..count {
             let Some(sent) = self.carriers[at].take_oldest() else { break };
             if sent.is_recalled {
                 continue;
             }
-            (acked, sent_at) = (acked + sent.content.bytes(), sent.sent_at);
+            let bytes = sent.content.bytes();
+            acked += bytes;
+            if bytes > 0 {
+                last = (bytes, sent.sent_at);
+            }
             match sent.content {
                 SentContent::Open { stream, length } => {
                     self.edit(stream, |stream| {
@@ -393,7 +397,7 @@ impl<P: Payload> Mux<P> {
             }
         }
         if acked > 0 {
-            self.carriers[at].on_bytes_acked(now, acked, sent_at);
+            self.carriers[at].on_bytes_acked(now, acked, last);
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The smallest span of the recent past.
+//! The smallest sample of the recent past.
 
 use manyways_unit::{Span, Time};
 
@@ -6,15 +6,21 @@ use manyways_unit::{Span, Time};
 const INTERVAL: Span = Span::from_secs(60);
 
 /// The smallest samples of this interval and of the one before.
-#[derive(Debug, Default)]
-pub(super) struct RecentMin {
+#[derive(Debug)]
+pub(super) struct RecentMin<T> {
     since: Time,
-    current: Option<Span>,
-    previous: Option<Span>,
+    current: Option<T>,
+    previous: Option<T>,
 }
 
-impl RecentMin {
-    pub(super) fn observe(&mut self, now: Time, sample: Span) {
+impl<T> Default for RecentMin<T> {
+    fn default() -> Self {
+        Self { since: Time::ZERO, current: None, previous: None }
+    }
+}
+
+impl<T: Copy + Ord> RecentMin<T> {
+    pub(super) fn observe(&mut self, now: Time, sample: T) {
         if now.since(self.since) >= INTERVAL {
             (self.since, self.previous) = (now, self.current.take());
         }
@@ -22,7 +28,7 @@ impl RecentMin {
     }
 
     /// Returns the smallest sample; `None` if there is none.
-    pub(super) fn get(&self) -> Option<Span> {
+    pub(super) fn get(&self) -> Option<T> {
         self.current.into_iter().chain(self.previous).min()
     }
 }

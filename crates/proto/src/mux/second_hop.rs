@@ -39,8 +39,8 @@ pub(super) struct HopState {
     /// Rate at which the device passes bytes on; zero if unknown.
     rate: Rate,
     measurement: Option<Measurement>,
-    /// Time from a message to its ACK, if nothing waits.
-    base_response: RecentMin,
+    /// Time from a message to its ACK, if nothing waits, and the bytes of the message.
+    base_response: RecentMin<(Span, u64)>,
     /// Time that the last acknowledged message waited at the device.
     waited: Span,
 }
@@ -59,7 +59,9 @@ struct Measurement {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Acknowledged {
     pub bytes: u64,
-    /// Time since the last of the messages was sent.
+    /// Bytes of the last one.
+    pub last_bytes: u64,
+    /// Time since the last one was sent.
     pub response: Span,
     /// Delay of one way of the first hop.
     pub first_delay: Span,
@@ -81,9 +83,10 @@ impl HopState {
     }
 
     pub(super) fn on_acknowledged(&mut self, now: Time, acked: Acknowledged) {
-        let Acknowledged { bytes, response, first_delay, backlog } = acked;
-        self.base_response.observe(now, response);
-        self.waited = response.saturating_sub(self.base_response.get().unwrap_or(response));
+        let Acknowledged { bytes, last_bytes, response, first_delay, backlog } = acked;
+        self.base_response.observe(now, (response, last_bytes));
+        let base = self.base_response.get().map_or(response, |(base, _)| base);
+        self.waited = response.saturating_sub(base);
         let next = Measurement { start: now, bytes: 0, backlog, first_backlog: backlog };
         let Some(Measurement { start, bytes: before, backlog: least, first_backlog }) =
             self.measurement
@@ -120,8 +123,16 @@ impl HopState {
 
     /// Returns the time from the arrival of bytes until their ACK is here.
     pub(super) fn lag(&self, first_delay: Span) -> Span {
-        let base = self.base_response.get().unwrap_or_default();
-        base.saturating_sub(first_delay + self.delay)
+        let (base, bytes) = self.base_response.get().unwrap_or_default();
+        // The time in which the device passes the message on is part of the wait of the backlog.
+        let passing_on = match self.rate.is_zero() {
+            true => Span::ZERO,
+            false => self.rate.time_for(Size::from_bytes(bytes)),
+        };
+        // The ACK of a lone message waits for others; of many messages, half of them have less to
+        // wait.
+        let ack_delay = Span::from_nanos(ACK_JITTER.as_nanos() / 2);
+        base.saturating_sub(first_delay + self.delay + passing_on + ack_delay)
     }
 
     /// Returns the rate at which the device passes bytes on; zero if unknown.
@@ -190,7 +201,13 @@ mod tests {
                     let response = self.now.since(sent_at);
                     self.hop.on_acknowledged(
                         self.now,
-                        Acknowledged { bytes, response, first_delay: FIRST_DELAY, backlog },
+                        Acknowledged {
+                            bytes,
+                            last_bytes: bytes,
+                            response,
+                            first_delay: FIRST_DELAY,
+                            backlog,
+                        },
                     );
                 }
                 self.now += Span::from_micros(200);
@@ -243,12 +260,14 @@ mod tests {
     fn bytes_on_their_way_are_no_wait() {
         let mut device = Device::new();
         device.run(2_000, 4_000, 5_000);
+        device.run(500, 8_000, 5_000);
         let backlog = Rate::from_kbps(4_000).size_in(BACK).as_bytes();
         let DeviceWait::Backlog { lag, .. } = device.hop.view(FIRST_DELAY, backlog).wait else {
             panic!("not of the backlog")
         };
-        // The time of a message in the second hop counts, too.
-        assert!((BACK..BACK + Span::from_millis(8)).contains(&lag), "{lag}");
+        // ACKs come without a delay here.
+        let (expected, error) = (BACK - Span::from_millis(5), Span::from_millis(1));
+        assert!((expected - error..expected + error).contains(&lag), "{lag}");
     }
 
     #[test]
