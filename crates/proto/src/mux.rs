@@ -10,7 +10,7 @@
 //! peer cannot make this endpoint buffer more than the granted credit.
 
 mod bottleneck;
-mod bulk_window;
+pub(crate) mod bulk_window;
 mod carrier;
 mod class_queue;
 mod control;

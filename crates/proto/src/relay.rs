@@ -11,6 +11,8 @@
 
 mod frame;
 mod lane;
+mod pipe_queue;
 
 pub use frame::{Class, Frame, FrameError, MAX_SEALED};
 pub use lane::{Lane, LaneError, LaneStatus};
+pub use pipe_queue::{MAX_QUEUE, PipeQueue, QUEUE_INTERVAL};

@@ -4,7 +4,7 @@
 //! A congestion control fills the queue at the bottleneck, where the datagrams of a call wait with
 //! all other bytes. While a call uses a carrier, streams therefore keep a second window, smaller
 //! than the congestion window: in each round trip it moves halfway to the size at which the
-//! queueing delay would be [`TARGET_DELAY`] (the update of FAST TCP, Jin, Wei and Low, 2004, with
+//! queueing delay would be that of a target, [`CALL_TARGET`] beside a call (the update of FAST TCP, Jin, Wei and Low, 2004, with
 //! the yielding to measured delay of LEDBAT, RFC 6817). Deviations: the delay of a round trip is its
 //! smallest sample, because links with jitter delay packets without a queue; the samples are the
 //! smoothed ones of the transport, less its mean deviation, so that of jitter above twice the target
@@ -18,14 +18,14 @@ use manyways_unit::{Span, Time};
 use super::message::MAX_PAYLOAD;
 use super::recent_min::RecentMin;
 
-/// Queueing delay that bulk data may cause.
-const TARGET_DELAY: Span = Span::from_millis(5);
+/// Queueing delay that bulk data may cause beside a call.
+const CALL_TARGET: Span = Span::from_millis(5);
 /// Time without a datagram after which a call has ended.
 const CALL_TIMEOUT: Span = Span::from_secs(1);
 /// Bytes by which the last piece may exceed the window.
 const MAX_EXCESS: u64 = MAX_PAYLOAD as u64;
-/// Minimum of the window in bytes.
-const MIN_WINDOW: u64 = 4 * 1_448;
+/// Minimum of the window in bytes beside a call.
+const CALL_MINIMUM: u64 = 4 * 1_448;
 /// The window at the start of an idle carrier, as the initial congestion window (RFC 6928).
 const INITIAL_WINDOW: u64 = 10 * 1_448;
 /// Time at the minimum, with a delay above the target, after which the window gives up.
@@ -43,7 +43,7 @@ const MIN_ROUND: Span = Span::from_millis(2);
 
 /// The round-trip time as a transport knows it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RttSample {
+pub(crate) struct RttSample {
     pub smoothed: Span,
     /// Mean deviation of the samples; 0 if unknown.
     pub deviation: Span,
@@ -52,8 +52,11 @@ pub(super) struct RttSample {
 }
 
 /// The window of one carrier.
-#[derive(Debug, Default)]
-pub(super) struct BulkWindow {
+#[derive(Debug)]
+pub(crate) struct BulkWindow {
+    target: Span,
+    /// In bytes.
+    minimum: u64,
     /// Only while a call uses the carrier.
     active: Option<Active>,
     base_rtt: RecentMin<Span>,
@@ -80,10 +83,22 @@ struct Active {
     resumed: Option<(u64, Span)>,
 }
 
+impl Default for BulkWindow {
+    fn default() -> Self {
+        Self::new(CALL_TARGET, CALL_MINIMUM)
+    }
+}
+
 impl BulkWindow {
+    /// Creates a window with this queueing delay and this minimum in bytes.
+    pub(crate) fn new(target: Span, minimum: u64) -> Self {
+        let (active, base_rtt) = (None, RecentMin::default());
+        Self { target, minimum, active, base_rtt, surrendered_until: Time::ZERO }
+    }
+
     /// Records a datagram of a call. `outstanding` are the bytes in flight and unsent, `rtt` is the
     /// smoothed round-trip time.
-    pub(super) fn on_call(&mut self, now: Time, priority: u8, outstanding: u64, rtt: Span) {
+    pub(crate) fn on_call(&mut self, now: Time, priority: u8, outstanding: u64, rtt: Span) {
         if now < self.surrendered_until {
             return;
         }
@@ -96,7 +111,7 @@ impl BulkWindow {
         }
         let base = self.base_rtt.get().unwrap_or(rtt).min(rtt);
         let is_starting = outstanding < INITIAL_WINDOW;
-        let window = fitting(outstanding, base, rtt).max(INITIAL_WINDOW);
+        let window = fitting(outstanding, base + self.target, rtt).max(INITIAL_WINDOW);
         self.active = Some(Active {
             call_until: until,
             priority,
@@ -112,7 +127,7 @@ impl BulkWindow {
     }
 
     /// Processes a sample: `outstanding` are the bytes in flight and unsent.
-    pub(super) fn observe(&mut self, now: Time, sample: RttSample, outstanding: u64) {
+    pub(crate) fn observe(&mut self, now: Time, sample: RttSample, outstanding: u64) {
         let RttSample { smoothed, deviation, min } = sample;
         self.base_rtt.observe(now, smoothed.min(min));
         let rtt = smoothed.saturating_sub(deviation).max(smoothed.min(min));
@@ -128,7 +143,7 @@ impl BulkWindow {
             return;
         }
         active.round_rtt = Some(active.round_rtt.map_or(rtt, |smallest| smallest.min(rtt)));
-        if now >= active.round_end && active.end_round(now, base) {
+        if now >= active.round_end && active.end_round(now, base, (self.target, self.minimum)) {
             self.active = None;
             self.surrendered_until = now + SURRENDER_TIME;
         }
@@ -140,13 +155,13 @@ impl BulkWindow {
     }
 
     /// Returns the window for data of this priority, or `None` if there is no call.
-    pub(super) fn limit(&self, now: Time, priority: u8) -> Option<u64> {
+    pub(crate) fn limit(&self, now: Time, priority: u8) -> Option<u64> {
         let active = self.active.as_ref()?;
         (now < active.call_until && priority <= active.priority).then_some(active.window)
     }
 
     /// Records that bulk data waits for the window.
-    pub(super) fn on_full(&mut self) {
+    pub(crate) fn on_full(&mut self) {
         if let Some(active) = &mut self.active {
             active.was_full = true;
         }
@@ -155,7 +170,7 @@ impl BulkWindow {
 
 impl Active {
     /// Returns whether the window gives up.
-    fn end_round(&mut self, now: Time, base: Span) -> bool {
+    fn end_round(&mut self, now: Time, base: Span, (target, minimum): (Span, u64)) -> bool {
         let Some(rtt) = self.round_rtt.take() else { return false };
         let was_full = std::mem::take(&mut self.was_full);
         self.round_end = now + rtt.max(MIN_ROUND);
@@ -167,17 +182,17 @@ impl Active {
             // The delay of this round is that of half the window.
             return false;
         }
-        let is_above = rtt > base + TARGET_DELAY;
+        let is_above = rtt > base + target;
         self.is_starting &= !is_above;
         let wanted = match self.is_starting {
             true => self.window * 2,
-            false => (self.window + fitting(self.window, base, rtt)) / 2,
+            false => (self.window + fitting(self.window, base + target, rtt)) / 2,
         };
         // That a window was not used does not justify a larger one.
         if was_full || wanted < self.window {
-            self.window = wanted.max(MIN_WINDOW);
+            self.window = wanted.max(minimum);
         }
-        let is_starved = is_above && self.window == MIN_WINDOW;
+        let is_starved = is_above && self.window == minimum;
         let since = *self.starved_since.get_or_insert(now);
         if !is_starved {
             self.starved_since = None;
@@ -185,15 +200,15 @@ impl Active {
         if now >= self.slowdown_at {
             self.slowdown_at = now + SLOWDOWN_INTERVAL;
             self.resumed = Some((self.window, base));
-            self.window = (self.window / 2).max(MIN_WINDOW);
+            self.window = (self.window / 2).max(minimum);
         }
         is_starved && now.since(since) >= MAX_STARVATION
     }
 }
 
-/// Returns the window with the target delay, if `window` causes the round-trip time `rtt`.
-fn fitting(window: u64, base: Span, rtt: Span) -> u64 {
-    let (wanted, found) = ((base + TARGET_DELAY).as_nanos(), rtt.as_nanos().max(1));
+/// Returns the window with the round-trip time `wanted`, if `window` causes that of `found`.
+fn fitting(window: u64, wanted: Span, found: Span) -> u64 {
+    let (wanted, found) = (wanted.as_nanos(), found.as_nanos().max(1));
     let scaled = u128::from(window) * u128::from(wanted) / u128::from(found);
     u64::try_from(scaled).unwrap_or(u64::MAX)
 }

@@ -12,6 +12,7 @@ use manyways_unit::{Rate, Span, Time};
 use super::carrier::{Carrier, SentContent};
 use super::outgoing::head_length;
 use super::{Message, Mux, Output, Payload};
+use crate::relay::MAX_QUEUE;
 use crate::sched::PathView;
 
 /// Which bytes are recalled from a lender.
@@ -71,14 +72,15 @@ impl<P: Payload> Mux<P> {
             Rebalance::Published => rate,
             _ => harmonic(rate, other),
         };
-        // The recall reaches the lender behind all that was sent to it.
+        // The recall reaches the lender behind all that was sent to it. What is in the queue of the
+        // pipe has left the lender.
         let carrier = &self.carriers[from];
         let until_known = carrier.longest_delivery();
         let lag = carrier
             .loan
             .as_ref()
             .map_or(Span::ZERO, |loan| loan.hop.lag(carrier.shortest_delivery()));
-        let passed_on = rate.size_in(until_known + lag).as_bytes();
+        let passed_on = rate.size_in(until_known + lag + MAX_QUEUE).as_bytes();
         Some(Move { from, to, bytes: moved.size_in(difference).as_bytes(), passed_on })
     }
 

@@ -123,6 +123,11 @@ impl<P: AsRef<[u8]>> Lane<P> {
 
     /// Returns the next frame for the receiver. `holds_control` is whether control frames wait.
     pub fn poll(&mut self, now: Time, holds_control: bool) -> Option<Frame<P>> {
+        self.poll_urgent(now, holds_control).or_else(|| self.poll_bulk())
+    }
+
+    /// Returns the next frame that overtakes bulk frames.
+    pub fn poll_urgent(&mut self, now: Time, holds_control: bool) -> Option<Frame<P>> {
         if !holds_control && let Some((number, sealed)) = self.control.pop_front() {
             self.control_bytes -= sealed.as_ref().len() as u64;
             return Some(Frame::Sealed { class: Class::Control, number, sealed });
@@ -134,10 +139,20 @@ impl<P: AsRef<[u8]>> Lane<P> {
             self.datagram_bytes -= sealed.as_ref().len() as u64;
             return Some(Frame::Sealed { class: Class::Datagram, number, sealed });
         }
+        None
+    }
+
+    /// Returns the next bulk frame.
+    pub fn poll_bulk(&mut self) -> Option<Frame<P>> {
         let (number, sealed) = self.bulk.pop_front()?;
         let Some(sealed) = sealed else { return Some(Frame::Dropped { number }) };
         self.bulk_bytes -= sealed.as_ref().len() as u64;
         Some(Frame::Sealed { class: Class::Bulk, number, sealed })
+    }
+
+    /// Whether bulk frames wait.
+    pub fn has_bulk(&self) -> bool {
+        !self.bulk.is_empty()
     }
 
     /// Whether nothing waits.

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use manyways_proto::relay::{Frame, Lane, LaneError};
+use manyways_proto::relay::{Frame, Lane, LaneError, PipeQueue, QUEUE_INTERVAL};
 use manyways_sys::clock::Clock;
 use manyways_unit::{Size, Span, Time};
 use tokio::io::{Interest, Ready};
@@ -55,11 +55,16 @@ struct End {
     lane: Lane<Bytes>,
     is_blocked: bool,
     is_new: bool,
+    /// Of the pipe.
+    queue: Option<PipeQueue>,
+    /// Whether bulk frames wait until the queue of the pipe is short.
+    is_held: bool,
 }
 
 impl End {
-    fn new(io: TcpCarrier, buffer: Size) -> Self {
-        Self { io, lane: Lane::new(buffer), is_blocked: false, is_new: true }
+    fn new(io: TcpCarrier, buffer: Size, queue: Option<PipeQueue>) -> Self {
+        let (lane, is_blocked, is_held) = (Lane::new(buffer), false, false);
+        Self { io, lane, is_blocked, is_new: true, queue, is_held }
     }
 
     /// Returns the events to wait for. `has_room` is whether the lane of the other end has.
@@ -105,16 +110,32 @@ impl End {
     /// Sends waiting frames until the connection accepts no more.
     fn write(&mut self, now: Time, holds_control: bool) -> Result<(), CarrierError> {
         // Samples the unsent bytes in the kernel, and sets their limit.
-        self.io.transport_info();
+        let info = self.io.transport_info();
+        let mut queue = self.queue.as_mut().filter(|_| self.lane.has_bulk());
+        if let (Some(queue), Some(info)) = (&mut queue, &info) {
+            queue.observe(now, info);
+        }
+        let mut written = 0;
+        self.is_held = false;
         loop {
             let mut is_empty = false;
             while self.io.writable_bytes() > self.io.queued_bytes() {
-                let Some(frame) = self.lane.poll(now, holds_control) else {
+                let mut next = self.lane.poll_urgent(now, holds_control);
+                if next.is_none() {
+                    let queued = written + self.io.queued_bytes() as u64;
+                    self.is_held = self.lane.has_bulk()
+                        && queue.as_mut().is_some_and(|queue| !queue.has_room(now, queued));
+                    if !self.is_held {
+                        next = self.lane.poll_bulk();
+                    }
+                }
+                let Some(frame) = next else {
                     is_empty = true;
                     break;
                 };
                 self.io.queue_frame(&frame);
             }
+            written += self.io.queued_bytes() as u64;
             self.is_blocked = !self.io.flush()?;
             if is_empty || self.is_blocked {
                 return Ok(());
@@ -132,7 +153,8 @@ pub(super) async fn run(
     progress: Rc<Progress>,
     clock: Clock,
 ) -> Result<(), RelayError> {
-    let (mut near, mut far) = (End::new(pipe, buffer_size), End::new(far, buffer_size));
+    let mut near = End::new(pipe, buffer_size, Some(PipeQueue::default()));
+    let mut far = End::new(far, buffer_size, None);
     let mut buffer = Vec::new();
     let mut leave = pin!(progress.leave.notified());
     let mut tick = tokio::time::interval(TICK);
@@ -153,6 +175,7 @@ pub(super) async fn run(
                     far.io.queue_frame(&Frame::Leave);
                     is_tick = true;
                 }
+                () = tokio::time::sleep(QUEUE_INTERVAL.into()), if near.is_held => {}
                 _ = tick.tick() => is_tick = true,
             }
         }
