@@ -6,12 +6,13 @@ use std::os::unix::fs::FileExt;
 use std::process::{Command, Stdio};
 
 use manyways_tests::testbed::{Logged, Namespace};
-use manyways_tests::{Finished, Running, finish, manyways};
+use manyways_tests::{Finished, Running, finish, folder, manyways};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::bond::{CONNECT, Keys, client_status, start};
 use crate::needs_bond;
+use crate::resolver::Resolver;
 use crate::testbed::{GATEWAY, OBJECT_LENGTH, PATIENCE, SERVER, Testbed, eventually};
 
 /// A laptop with Wi-Fi, a phone with LTE, and a link between them.
@@ -22,6 +23,8 @@ const LINKS: [&str; 3] = [
 ];
 /// Where the lender listens.
 const LENDER: &str = "10.64.3.1:4434";
+/// Where the gateway serves its metrics.
+const METRICS: &str = "127.0.0.1:9101";
 /// The gateway of the tests has a private address.
 const PERMIT: [&str; 2] = ["--permit", "198.18.0.0/15"];
 
@@ -88,7 +91,11 @@ impl<'a> Devices<'a> {
 
     /// Starts a download of the object by the laptop.
     fn download(&self) -> Running {
-        let url = format!("http://{}/object", SERVER[0]);
+        self.download_from(SERVER[0])
+    }
+
+    fn download_from(&self, host: &str) -> Running {
+        let url = format!("http://{host}/object");
         let out = self.testbed.path("received");
         let mut curl = Command::new("curl");
         curl.args(["-sS", "--proxy", &format!("http://{CONNECT}"), &url, "-o"]).arg(out);
@@ -142,7 +149,7 @@ fn a_paired_phone_lends_its_network_goes_away_and_comes_back() {
     needs_bond!("curl", "nginx");
     let testbed = Testbed::new(&LINKS);
     let keys = Keys::new(&testbed);
-    let _gateway = keys.gateway(&[]);
+    let _gateway = keys.gateway(&["--metrics", METRICS]);
     let _web = testbed.web_server();
     let devices = Devices::new(&testbed, &keys);
     let lender = devices.lend(&[]);
@@ -154,6 +161,13 @@ fn a_paired_phone_lends_its_network_goes_away_and_comes_back() {
     devices.is_complete(devices.download());
     let bytes = devices.bytes_over_phone();
     assert!(bytes > OBJECT_LENGTH / 5, "{bytes}");
+    let metrics = testbed
+        .host(|| finish(Command::new("curl").args(["-sS", &format!("http://{METRICS}/metrics")])));
+    let metrics = metrics.expect_success().stdout;
+    for name in ["path_delivery_seconds", "lender_backlog_bytes"] {
+        let line = format!("manyways_bond_gateway_{name}{{client=\"phone\",path=\"1\"");
+        assert!(metrics.contains(&line), "no {line} in {metrics}");
+    }
 
     // It vanishes in the middle of a download.
     let download = devices.download_over_phone();
@@ -260,8 +274,10 @@ fn a_code_is_for_one_device_and_three_guesses() {
 #[test]
 fn a_lender_leaves_at_its_limit_and_has_seen_nothing() {
     needs_bond!("curl", "nginx");
-    let testbed = Testbed::new(&LINKS);
+    let captures = folder();
+    let testbed = Testbed::with_options(&LINKS, &["--pcap", &captures.path().to_string_lossy()]);
     let keys = Keys::new(&testbed);
+    let _resolver = Resolver::start(&testbed);
     let _gateway = keys.gateway(&[]);
     let _web = testbed.web_server();
     let devices = Devices::new(&testbed, &keys);
@@ -272,11 +288,14 @@ fn a_lender_leaves_at_its_limit_and_has_seen_nothing() {
     devices.pair(&code(&lender)).expect_success();
     let client = devices.client();
     client.says("phone is up");
-    let mut download = devices.download();
+    let host = "hidden-from-lenders.example";
+    let mut download = devices.download_from(host);
     lender.says("uses the network");
     eventually("it uses the phone", || (devices.bytes_over_phone() > 100_000).then_some(()));
-    assert!(!memory_contains(lender.process.pid(), &marker[..20]));
-    assert!(memory_contains(client.process.pid(), &marker[..20]), "the search finds nothing");
+    for words in [&marker[..20], host] {
+        assert!(!memory_contains(lender.process.pid(), words), "{words} at the lender");
+        assert!(memory_contains(client.process.pid(), words), "the search does not find {words}");
+    }
     lender.says("the limit is reached");
     assert!(download.wait(PATIENCE).expect("it ends").success());
     assert_eq!(fs::read_to_string(testbed.path("received")).expect("a file"), marker);
@@ -284,6 +303,18 @@ fn a_lender_leaves_at_its_limit_and_has_seen_nothing() {
     let status = client_status(&testbed, "default");
     assert_eq!(status["totals"]["duplicate_bytes"], 0, "{}", status["totals"]);
     lender.says("laptop is not served: it has stopped to lend, or its limit is used up");
+
+    // The captures are complete when the lab has ended.
+    drop((lender, client));
+    drop(testbed);
+    for name in ["lte", "lan"] {
+        let path = captures.path().join("phone").join(format!("{name}.pcapng"));
+        let captured = fs::read(path).expect("a capture of the phone");
+        assert!(captured.len() > 300_000, "{name}: {} bytes", captured.len());
+        let contains =
+            |words: &str| captured.windows(words.len()).any(|bytes| bytes == words.as_bytes());
+        assert!(!contains(&marker[..20]) && !contains(host), "{name}");
+    }
 }
 
 /// Whether the writable memory of a process contains these words.

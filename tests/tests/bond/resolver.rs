@@ -8,8 +8,9 @@ use std::thread;
 use crate::testbed::{GATEWAY, SERVER, Testbed, at};
 
 /// Names and their addresses. Other names do not exist, except [`SILENT`].
-const ZONE: [(&str, &str); 4] = [
+const ZONE: [(&str, &str); 5] = [
     ("www.example", SERVER[0]),
+    ("hidden-from-lenders.example", SERVER[0]),
     ("inside.example", "192.168.77.2"),
     ("self.example", "127.0.0.1"),
     ("gw.example", GATEWAY),

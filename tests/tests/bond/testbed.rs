@@ -44,7 +44,14 @@ pub struct Testbed {
 impl Testbed {
     #[track_caller]
     pub fn new(links: &[&str]) -> Self {
-        let lab = Lab::start(&links.iter().flat_map(|link| ["--link", link]).collect::<Vec<_>>());
+        Self::with_options(links, &[])
+    }
+
+    /// The same with further options of the lab.
+    #[track_caller]
+    pub fn with_options(links: &[&str], options: &[&str]) -> Self {
+        let links = links.iter().flat_map(|link| ["--link", link]);
+        let lab = Lab::start(&links.chain(options.iter().copied()).collect::<Vec<_>>());
         let (device, host) = (lab.namespace(None), lab.namespace(Some("origin")));
         let testbed = Self { device, host, internet: Namespace::new(), lab, files: folder() };
         testbed.connect();
