@@ -72,8 +72,8 @@ impl<P: Payload> Mux<P> {
             Rebalance::Published => rate,
             _ => harmonic(rate, other),
         };
-        // The recall reaches the lender behind all that was sent to it. What is in the queue of the
-        // pipe has left the lender.
+        // The recall reaches the lender behind all that was sent to it. Bytes in the queue of
+        // the pipe have left the lender.
         let carrier = &self.carriers[from];
         let until_known = carrier.longest_delivery();
         let lag = carrier

@@ -1,6 +1,6 @@
 //! Limit of the bytes that a lender hands to the kernel for the pipe.
 //!
-//! A congestion control fills the queue of the pipe, and what is in the kernel or in that queue can
+//! A congestion control fills the queue of the pipe, and bytes in the kernel or in that queue can
 //! neither be recalled nor overtaken by a datagram. The lender has a buffer of its own, so bulk frames
 //! wait there: they keep a window with which the queueing delay is [`MAX_QUEUE`]. Where that does not
 //! help, because the queue is of others, the window gives up for a while.
