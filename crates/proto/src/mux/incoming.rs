@@ -44,7 +44,7 @@ impl<P: Payload> Mux<P> {
         }
         match message {
             Message::Open { stream, label, destination: target, confirm, data } => {
-                self.on_open(stream, label, target, confirm, data)?;
+                self.on_open(now, stream, label, target, confirm, data)?;
             }
             Message::Opened { stream } => {
                 if self.config.role == Role::Gateway {
@@ -56,7 +56,7 @@ impl<P: Payload> Mux<P> {
             }
             Message::Data { stream, offset, fin, data } => {
                 if self.ensure_stream(stream)? {
-                    self.on_data(stream, offset, fin, data)?;
+                    self.on_data(now, stream, offset, fin, data)?;
                 }
             }
             Message::Reset { stream, code, end } => {
@@ -195,6 +195,7 @@ impl<P: Payload> Mux<P> {
 
     pub(super) fn on_open(
         &mut self,
+        now: Time,
         id: StreamId,
         label: Label,
         target: Destination,
@@ -231,7 +232,7 @@ impl<P: Payload> Mux<P> {
                 });
             }
         }
-        self.on_data(id, 0, false, data)
+        self.on_data(now, id, 0, false, data)
     }
 
     /// Reports the first confirmation of a stream.
@@ -244,6 +245,7 @@ impl<P: Payload> Mux<P> {
 
     pub(super) fn on_data(
         &mut self,
+        now: Time,
         id: StreamId,
         offset: u64,
         fin: bool,
@@ -278,7 +280,7 @@ impl<P: Payload> Mux<P> {
             }
         }
         self.pieces = (self.pieces + stream.receive.piece_count()).saturating_sub(before);
-        self.update_lease(id);
+        self.on_grant_used(now, id);
         self.release_credit(received.discarded);
         self.close_if_done(id);
         Ok(())

@@ -179,12 +179,12 @@ impl<P: Payload> ReceiveHalf<P> {
         (self.max_offset > before).then_some(self.max_offset)
     }
 
-    /// Returns the bytes that this half may buffer above its base window: the unused part of a
-    /// recent grant, which the peer will probably use, or else the received and unconsumed bytes.
+    /// Returns the bytes that this half may buffer above its base window: the granted ones, which the
+    /// peer will probably send if it has sent some recently or some are unconsumed, or else none.
     pub(super) fn lease(&self, recent: bool) -> u64 {
         let max = match self.final_size {
             _ if self.is_discarding => self.consumed,
-            None if recent => self.max_offset,
+            None if recent || self.unconsumed_bytes() > 0 => self.max_offset,
             _ => self.highest_offset,
         };
         max.saturating_sub(self.consumed.saturating_add(self.base_window))

@@ -11,9 +11,11 @@ use crate::ranges::{Range, Ranges};
 
 /// Fraction of the unused credit by which the window of a stream may exceed its base: 1/8.
 const WINDOW_DIVISOR: u64 = 8;
-/// Time for which an unused grant counts for the stream that got it. An idle connection keeps a
-/// large window without reserving credit.
+/// Time since the last grant or byte for which the unused grant of a stream counts. An idle connection
+/// keeps a large window without reserving credit.
 const GRANT_LIFETIME: Span = Span::from_secs(1);
+/// Interval at which received bytes extend this time.
+const USE_INTERVAL: Span = Span::from_millis(250);
 
 #[derive(Debug)]
 pub(super) struct Stream<P> {
@@ -30,8 +32,10 @@ pub(super) struct Stream<P> {
     pub receive: ReceiveHalf<P>,
     /// Bytes of the session's leases that belong to this stream.
     pub leased: u64,
-    /// Number of recent grants.
+    /// Number of recent grants, and of recent bytes at intervals of [`USE_INTERVAL`].
     pub grants: u32,
+    /// When received bytes were last counted as such.
+    pub used_at: Time,
     /// Place in a queue. `None` if the stream has nothing to send.
     pub queue_key: Option<(Queue, QueueKey)>,
     /// Whether the application must wait before it writes more.
@@ -89,6 +93,7 @@ impl<P: Payload> Stream<P> {
             receive: ReceiveHalf::new(window),
             leased: 0,
             grants: 0,
+            used_at: Time::ZERO,
             queue_key: None,
             is_write_blocked: false,
             reset: None,
@@ -178,15 +183,7 @@ impl<P: Payload> Mux<P> {
 
     pub(super) fn consume(&mut self, now: Time, id: StreamId, bytes: u64) {
         let round_trip = self.max_rtt();
-        while let Some((granted, id)) = self.grants.front().copied()
-            && now.since(granted) >= GRANT_LIFETIME
-        {
-            self.grants.pop_front();
-            if let Some(stream) = self.streams.get_mut(&id) {
-                stream.grants -= 1;
-            }
-            self.update_lease(id);
-        }
+        self.expire_grants(now);
         let Some(stream) = self.streams.get_mut(&id) else { return };
         let more = stream.receive.consume(bytes);
         // A paused reader keeps its grants. Half of the session's credit is for these leases, the
@@ -204,6 +201,30 @@ impl<P: Payload> Mux<P> {
         self.update_lease(id);
         self.release_credit(more);
         self.close_if_done(id);
+    }
+
+    /// Records that a stream uses its grant.
+    pub(super) fn on_grant_used(&mut self, now: Time, id: StreamId) {
+        self.expire_grants(now);
+        let Some(stream) = self.streams.get_mut(&id) else { return };
+        if now.since(stream.used_at) >= USE_INTERVAL {
+            stream.used_at = now;
+            stream.grants += 1;
+            self.grants.push_back((now, id));
+        }
+        self.update_lease(id);
+    }
+
+    fn expire_grants(&mut self, now: Time) {
+        while let Some((granted, id)) = self.grants.front().copied()
+            && now.since(granted) >= GRANT_LIFETIME
+        {
+            self.grants.pop_front();
+            if let Some(stream) = self.streams.get_mut(&id) {
+                stream.grants -= 1;
+            }
+            self.update_lease(id);
+        }
     }
 
     /// Updates the sum of leases after a change of the receive half.

@@ -1,6 +1,6 @@
 //! Isolation of streams, and their start and end.
 
-use manyways_unit::{Span, Time};
+use manyways_unit::{Rate, Span, Time};
 
 use super::simulation::{CLIENT, GATEWAY, Piece, Simulation, link};
 use super::violations::{ScriptedEndpoint, destination, open};
@@ -462,6 +462,27 @@ fn readers_that_were_fast_and_pause_together_leave_credit_for_others() {
         (simulation.endpoints[CLIENT].unconsumed_bytes(), simulation.endpoints[CLIENT].leased),
         (0, 0)
     );
+}
+
+/// Otherwise streams that are filled slowly could get more credit together than the session has.
+#[test]
+fn a_grant_counts_as_long_as_the_stream_is_in_use() {
+    let mut simulation = Simulation::new();
+    let carrier = simulation.attach(0, link(1_000_000, 40));
+    let stream = simulation.open_quiet(0);
+    simulation.feed(GATEWAY, stream, 20_000_000);
+    simulation.run_for(Span::from_secs(3));
+    // Bytes come slowly, and the application pauses.
+    simulation.set_rate(carrier, Rate::from_kbps(100));
+    simulation.feed(GATEWAY, stream, 20_000_000);
+    simulation.run_for(Span::from_secs(2));
+    simulation.applications[CLIENT].get_mut(&stream).unwrap().consumes = false;
+    for _ in 0..3 {
+        let client = &simulation.endpoints[CLIENT];
+        assert!(client.unconsumed_bytes() < 200_000, "{}", client.unconsumed_bytes());
+        assert!(client.leased > 4 << 20, "{}", client.leased);
+        simulation.run_for(Span::from_secs(3));
+    }
 }
 
 #[test]
