@@ -4,8 +4,9 @@
 //! A congestion control fills the queue at the bottleneck, where the datagrams of a call wait with
 //! all other bytes. While a call uses a carrier, streams therefore keep a second window, smaller
 //! than the congestion window: in each round trip it moves halfway to the size at which the
-//! queueing delay would be that of a target, [`CALL_TARGET`] beside a call (the update of FAST TCP, Jin, Wei and Low, 2004, with
-//! the yielding to measured delay of LEDBAT, RFC 6817). Deviations: the delay of a round trip is its
+//! queueing delay would be that of a target, [`CALL_TARGET`] beside a call (the update of FAST TCP,
+//! Jin, Wei and Low, 2004, with the yielding to measured delay of LEDBAT, RFC 6817). A lender keeps
+//! the queue of its pipe short in the same way (`relay::PipeQueue`). Deviations: the delay of a round trip is its
 //! smallest sample, because links with jitter delay packets without a queue; the samples are the
 //! smoothed ones of the transport, less its mean deviation, so that of jitter above twice the target
 //! a part still counts as a queue; the window has no floor in packets of one sender, but gives up

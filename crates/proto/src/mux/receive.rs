@@ -180,7 +180,8 @@ impl<P: Payload> ReceiveHalf<P> {
     }
 
     /// Returns the bytes that this half may buffer above its base window: the granted ones, which the
-    /// peer will probably send if it has sent some recently or some are unconsumed, or else none.
+    /// peer will probably send if it has sent some recently or some are unconsumed, up to the final
+    /// size if that is known, or else none.
     pub(super) fn lease(&self, recent: bool) -> u64 {
         let max = match self.final_size {
             _ if self.is_discarding => self.consumed,

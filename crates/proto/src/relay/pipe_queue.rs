@@ -42,6 +42,7 @@ impl PipeQueue {
                 RttSample { smoothed: info.rtt, deviation: info.rtt_var, min: info.min_rtt };
             self.window.observe(now, sample, self.outstanding);
         }
+        // The window is in force while bulk frames wait, as beside a call.
         self.window.on_call(now, 0, self.outstanding, info.rtt);
     }
 
