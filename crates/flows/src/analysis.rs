@@ -61,7 +61,7 @@ pub use self::udp::UdpFlow;
 use crate::columns::{SCHEMA, columns};
 use crate::device;
 use crate::filter::{Candidate, Filter};
-use crate::flow::{self, FlowContext, Table};
+use crate::flow::{self, FlowContext, Handled, HeldPacket, Table};
 use crate::server::Organisations;
 use manyways_record::table::{Column, Row};
 use manyways_unit::Prefix;
@@ -493,7 +493,7 @@ impl Analysis {
                 Some(segment) => {
                     segment.ip_id = datagram.id;
                     self.counters.tcp += 1;
-                    self.handle_segment(packet.at, datagram, segment)
+                    self.handle_segment(packet.at, datagram, segment, true)
                 }
                 None => {
                     self.counters.tcp_malformed += 1;
@@ -540,14 +540,20 @@ impl Analysis {
         }
     }
 
-    /// Handles a TCP segment. Returns its flow and its sender.
+    /// Handles a TCP segment, and earlier ones that it explains if it `is_first` handled now.
+    /// Returns its flow and its sender; `None` if it does not fit its connection.
     fn handle_segment(
         &mut self,
         now: Time,
         datagram: &IpPacket<'_>,
         segment: &Segment<'_>,
+        is_first: bool,
     ) -> Option<(FlowId, Endpoint)> {
-        let context = self.tcp.handle(now, datagram.source, datagram.destination, segment)?;
+        let context = match self.tcp.handle(now, datagram, segment) {
+            Handled::Segment(context) => context,
+            Handled::Replay(packets) if is_first => return self.replay(&packets),
+            Handled::Replay(_) | Handled::Refused => return None,
+        };
         let FlowContext { from, offset: place, connection, attached, .. } = context;
         // Computed only when needed, which is rare.
         let ends = || {
@@ -591,6 +597,19 @@ impl Analysis {
             self.collect_names();
         }
         Some((id, from))
+    }
+
+    /// Handles packets whose connection is known by now. Returns the flow and the sender of the last.
+    fn replay(&mut self, packets: &[HeldPacket]) -> Option<(FlowId, Endpoint)> {
+        let mut last = None;
+        for held in packets {
+            let packet = held.packet();
+            last = Segment::read(packet.payload, packet.payload_length).and_then(|mut segment| {
+                segment.ip_id = packet.id;
+                self.handle_segment(held.at, &packet, &segment, false)
+            });
+        }
+        last
     }
 
     /// Handles a UDP datagram. Returns its flow and its sender if packets are recorded.

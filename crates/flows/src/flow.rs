@@ -17,11 +17,11 @@ mod stream;
 mod table;
 
 pub use ack_clock::AckClock;
-pub use connection::{Connection, Handshake, ReceiveWindows, SynOptions};
+pub use connection::{Connection, Handshake, HeldPacket, ReceiveWindows, SynOptions};
 pub use initial_window::Estimate;
 pub use limit::{LimitedBy, SenderLimit};
 pub use reassembly::{MAX_PENDING_BYTES, MAX_PENDING_PIECES, Reassembler};
 pub use stream::{
     AckOutcome, Counts, MAX_HOLES, MAX_UNACKED_SEGMENTS, Retransmissions, SegmentOutcome, Stream,
 };
-pub use table::{Flow, FlowContext, Limits, Table};
+pub use table::{Flow, FlowContext, Handled, Limits, Table};

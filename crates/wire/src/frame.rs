@@ -139,6 +139,38 @@ fn find_ip(mut layer: Layer, mut rest: Cursor<'_>) -> Result<IpPacket<'_>, SkipR
     Err(SkipReason::Broken)
 }
 
+impl IpPacket<'_> {
+    /// Returns the packet without its payload, of which it still has the length.
+    pub fn without_payload(&self) -> IpPacket<'static> {
+        let Self {
+            source,
+            destination,
+            protocol,
+            payload: _,
+            payload_length,
+            length,
+            fragment,
+            ecn,
+            id,
+            hop_limit,
+            is_tunnelled,
+        } = *self;
+        IpPacket {
+            source,
+            destination,
+            protocol,
+            payload: &[],
+            payload_length,
+            length,
+            fragment,
+            ecn,
+            id,
+            hop_limit,
+            is_tunnelled,
+        }
+    }
+}
+
 impl<'a> Cursor<'a> {
     fn skip(self, count: usize) -> Option<Self> {
         let bytes = self.bytes.get(count..)?;

@@ -85,7 +85,7 @@ QUESTIONS = (
     ),
     Question(
         name="loss",
-        title="Loss of data packets, by group and side of the capture point",
+        title="Loss of data segments, by group and side of the capture point",
         tables=("tcp",),
         source="tcp",
         observations=(
@@ -103,7 +103,7 @@ QUESTIONS = (
         ),
         log=False,
         notes=(
-            "Data packets of both ends, and losses only: what was sent again for nothing is not "
+            "Data segments of both ends, and losses only: what was sent again for nothing is not "
             "counted, where the paper counts all that looks like a loss.",
             "All valid TCP flows, not only HTTP.",
             OVERLAP,

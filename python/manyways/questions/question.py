@@ -21,7 +21,7 @@ IN_GROUP = "CASE flow_group WHEN 'G1' THEN is_g1 WHEN 'G2' THEN is_g2 ELSE is_g3
 
 NO_POST = "Flows with any method but GET are left out, as in the paper."
 OVERLAP = (
-    "G1 has 1 to 10 data packets of the server, G2 at least 10 and G3 at least 50: they overlap."
+    "G1 has 1 to 10 data segments of the server, G2 at least 10 and G3 at least 50: they overlap."
 )
 
 

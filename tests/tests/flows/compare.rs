@@ -125,10 +125,17 @@ fn only_a_segment_over_a_gap_and_its_edge_is_partly_lost() {
     assert_eq!(partly, [false, false, true, false, false, false]);
 }
 
-/// Retransmitted segments of any cause.
+/// Retransmitted segments of any cause. The other programs also count SYNs and FINs.
 fn retransmitted(flow: &Row, end: &str) -> i64 {
-    let kinds = ["fast", "timeout", "probe", "spurious"];
-    kinds.iter().map(|kind| flow.count(&format!("{end}_retransmitted_{kind}"))).sum()
+    const KINDS: [&str; 6] = [
+        "retransmitted_fast",
+        "retransmitted_timeout",
+        "retransmitted_probe",
+        "retransmitted_spurious",
+        "syns_again",
+        "fins_again",
+    ];
+    KINDS.iter().map(|kind| flow.count(&format!("{end}_{kind}"))).sum()
 }
 
 struct Differences<'a> {
@@ -219,7 +226,7 @@ fn with_tshark(flow: &Row, end: &str, counts: TsharkCounts, wrong: &mut Differen
     // sum is comparable. It counts captured packets.
     let again = retransmitted(flow, end) + count("reordered");
     let theirs = counts.retransmitted + counts.out_of_order;
-    let max = if count("data_packets") > count("packets") { theirs * MAX_MERGED } else { theirs };
+    let max = if count("data_segments") > count("packets") { theirs * MAX_MERGED } else { theirs };
     wrong.check((theirs..=max).contains(&again), || format!("again {again}, they say {counts:?}"));
 }
 

@@ -10,7 +10,7 @@ const COLUMNS: [&str; 14] = [
     "has_syn",
     "down_bytes",
     "up_bytes",
-    "down_data_packets",
+    "down_data_segments",
     "rtt",
     "rtt_min",
     "local_rtt_min",
@@ -18,7 +18,7 @@ const COLUMNS: [&str; 14] = [
     "down_lost_before",
     "down_lost_after",
     "down_reordered",
-    "down_uncaptured",
+    "down_unseen",
     "down_limited_by",
 ];
 
@@ -38,11 +38,11 @@ fn merged_packets_count_as_what_they_were() {
     let [client, server, link] = all.each_ref().map(|tables| &tables.table("tcp")[0]);
     for (file, flow) in files.iter().zip([client, server, link]) {
         eprintln!("{file}: {}", flow.describe(&COLUMNS));
-        assert_eq!(flow.count("down_bytes") - flow.count("down_uncaptured"), 12_000_000, "{file}");
-        assert_eq!(flow.count("down_uncaptured") + flow.count("down_reordered"), 0, "{file}");
+        assert_eq!(flow.count("down_bytes") - flow.count("down_unseen"), 12_000_000, "{file}");
+        assert_eq!(flow.count("down_unseen") + flow.count("down_reordered"), 0, "{file}");
         // Merged segments are counted with the size of the largest one: an error of at most one
         // each.
-        let (said, truth) = (flow.count("down_data_packets"), link.count("down_data_packets"));
+        let (said, truth) = (flow.count("down_data_segments"), link.count("down_data_segments"));
         assert!((said - truth).abs() <= truth / 50, "{file}: {said}, {truth}");
     }
     assert_eq!(client.text("down_limited_by"), Some("congestion"));

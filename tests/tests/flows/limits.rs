@@ -18,7 +18,7 @@ const SHARES: [&str; 14] = [
     "rtt_samples",
     "down_in_flight_max",
     "client_window_max",
-    "down_data_packets",
+    "down_data_segments",
     "down_lost_after",
 ];
 

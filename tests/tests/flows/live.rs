@@ -211,7 +211,7 @@ for one in $LIVES; do wait $one; done
     let flows: Vec<String> = found.iter().flat_map(|set| rows(set, "tcp")).collect();
     assert_eq!(flows.len(), 1, "{flows:#?}");
     assert_eq!(number(&flows[0], "down_bytes"), 700_000);
-    assert_eq!(number(&flows[0], "down_uncaptured"), 0, "{}", flows[0]);
+    assert_eq!(number(&flows[0], "down_unseen"), 0, "{}", flows[0]);
     // The row is in the last set, and its seconds are in the sets of their times.
     assert_eq!(rows(found.last().expect("there are some"), "tcp"), flows);
     let seconds: Vec<u64> = found

@@ -6,7 +6,7 @@ use crate::testbed::{NEEDS, Testbed};
 
 /// Columns for the message of a failed assertion.
 pub const COUNTS: [&str; 11] = [
-    "down_data_packets",
+    "down_data_segments",
     "down_retransmitted_fast",
     "down_retransmitted_timeout",
     "down_retransmitted_probe",
@@ -15,8 +15,8 @@ pub const COUNTS: [&str; 11] = [
     "down_duplicated",
     "down_lost_before",
     "down_lost_after",
-    "down_uncaptured",
-    "up_uncaptured",
+    "down_unseen",
+    "up_unseen",
 ];
 
 /// Each offset with a lost copy counts. An offset that was lost twice before the capture point is
@@ -72,7 +72,7 @@ fn each_side_has_its_own() {
             let rates = [("local_loss", local), ("remote_loss", remote)];
             for (column, truth) in rates {
                 let reported = flow.number(column).unwrap_or(-1.0);
-                let share = truth.1 as f64 / flow.count("down_data_packets") as f64;
+                let share = truth.1 as f64 / flow.count("down_data_segments") as f64;
                 if (reported - share).abs() > 0.0015 {
                     wrong.push(format!("{near}: {column} {reported}, truth {share}"));
                 }

@@ -11,7 +11,7 @@ const INITIAL_WINDOW_COLUMNS: [&str; 6] = [
     "icwnd",
     "icwnd_bytes",
     "icwnd_is_valid",
-    "down_data_packets",
+    "down_data_segments",
     "rtt_min",
     "handshake_server_rtt",
 ];

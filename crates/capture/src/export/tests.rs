@@ -249,13 +249,13 @@ fn foreign_files_are_distinguished_from_tables() {
     parquet_file(&other.join("tcp.parquet"), "a", Physical::INT64, Some("manyways-flows/99"));
     let text = error(&other).to_string();
     assert!(
-        text.ends_with("has the schema manyways-flows/99, but this program reads manyways-flows/2"),
+        text.ends_with("has the schema manyways-flows/99, but this program reads manyways-flows/3"),
         "{text}"
     );
     fs::write(other.join("tcp.parquet"), "not Parquet").unwrap();
     assert!(matches!(error(&other), TablesError::Invalid { .. }));
     // A column of an unknown type.
-    parquet_file(&other.join("tcp.parquet"), "flow", Physical::INT96, Some("manyways-flows/2"));
+    parquet_file(&other.join("tcp.parquet"), "flow", Physical::INT96, Some("manyways-flows/3"));
     let tables = Tables::open(&other).unwrap();
     let export = Export::new(&tables, Format::Csv, None).unwrap();
     let error = export.write(io::sink()).unwrap_err();

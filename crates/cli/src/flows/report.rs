@@ -132,7 +132,7 @@ fn highlights(outcome: &RunReport) -> Vec<(String, String)> {
     }
     if summary.data_segments > 0 {
         let lost = summary.lost.iter().sum();
-        add("Data packets lost", percent(lost, summary.data_segments));
+        add("Segments lost", percent(lost, summary.data_segments));
     }
     // The first value alone would hide its share of the time.
     let mut limits = SenderLimit::ALL;

@@ -96,7 +96,7 @@ pub fn text(outcome: &RunReport, rows: &[(&str, u64)], folder: Option<&Path>) ->
     line(
         "Loss",
         format!(
-            "local {}, remote {} of {} data packets; {} retransmitted, {} of these spuriously",
+            "local {}, remote {} of {} data segments; {} retransmitted, {} of these spuriously",
             percent(summary.lost[0], summary.data_segments),
             percent(summary.lost[1], summary.data_segments),
             count(summary.data_segments),
@@ -104,6 +104,21 @@ pub fn text(outcome: &RunReport, rows: &[(&str, u64)], folder: Option<&Path>) ->
             count(summary.spurious)
         ),
     );
+    let [syns, fins] = summary.controls_again;
+    if syns + fins > 0 {
+        line("", format!("{} and {} sent again", plural(syns, "SYN"), plural(fins, "FIN")));
+    }
+    let [refused, acks] = summary.refused;
+    if refused + acks > 0 {
+        line(
+            "Not counted",
+            format!(
+                "{} and {} whose numbers do not fit their connection",
+                plural(refused, "segment"),
+                plural(acks, "acknowledgment")
+            ),
+        );
+    }
     let mut limits: Vec<(f64, String)> = SenderLimit::ALL
         .into_iter()
         .map(|limit| (summary.limited_by.share(limit), limit_name(limit)))

@@ -15,7 +15,7 @@ use manyways_unit::{Span, Time};
 use super::ChainDirection;
 use super::pairing::MAX_TRACKS;
 use super::track::{SequenceSource, Track, TrackContent};
-use crate::flow::{Connection, Flow, FlowContext, Limits, Reassembler, Table};
+use crate::flow::{Connection, Flow, FlowContext, Handled, Limits, Reassembler, Table};
 use manyways_wire::bluetooth::{Data, Direction, Host};
 use manyways_wire::capture::{Interface, Packet};
 use manyways_wire::frame::{self, Fragments, IpPacket};
@@ -131,12 +131,12 @@ impl TrackExtractor {
             return;
         };
         let Some(part) = datagram.fragment else {
-            self.handle_segment(at, &datagram);
+            self.handle_tcp(at, &datagram);
             return;
         };
         if let Some(whole) = self.fragments.add(at, &datagram, part) {
             let frame::Reassembled { payload, payload_length: carried, .. } = whole;
-            self.handle_segment(
+            self.handle_tcp(
                 at,
                 &IpPacket {
                     payload: &payload,
@@ -158,17 +158,38 @@ impl TrackExtractor {
         self.output
     }
 
-    fn handle_segment(&mut self, now: Time, datagram: &IpPacket<'_>) {
-        if datagram.protocol != TCP {
-            return;
+    fn handle_tcp(&mut self, now: Time, datagram: &IpPacket<'_>) {
+        if datagram.protocol == TCP
+            && let Some(segment) = Segment::read(datagram.payload, datagram.payload_length)
+        {
+            self.output.tracked_packets += 1;
+            self.handle_segment(now, datagram, &segment, true);
         }
-        let Some(segment) = Segment::read(datagram.payload, datagram.payload_length) else {
-            return;
-        };
-        self.output.tracked_packets += 1;
+    }
+
+    /// Handles a segment, and earlier ones that it explains if it `is_first` handled now.
+    fn handle_segment(
+        &mut self,
+        now: Time,
+        datagram: &IpPacket<'_>,
+        segment: &Segment<'_>,
+        is_first: bool,
+    ) {
         let Self { table, output: out, names, next_number: next, piece_count: pieces, .. } = self;
         let (source, destination) = (datagram.source, datagram.destination);
-        let Some(context) = table.handle(now, source, destination, &segment) else { return };
+        let context = match table.handle(now, datagram, segment) {
+            Handled::Segment(context) => context,
+            Handled::Replay(packets) if is_first => {
+                for held in packets {
+                    let packet = held.packet();
+                    if let Some(segment) = Segment::read(packet.payload, packet.payload_length) {
+                        self.handle_segment(held.at, &packet, &segment, false);
+                    }
+                }
+                return;
+            }
+            Handled::Replay(_) | Handled::Refused => return,
+        };
         let FlowContext { from, offset: place, connection, attached, .. } = context;
         let number = *attached.number.get_or_insert_with(|| {
             *next += 1;
@@ -180,7 +201,7 @@ impl TrackExtractor {
         ];
         let mut out = TrackSink { tracks: out, names, piece_count: pieces, number };
         if !segment.flags.has(Flags::RST) {
-            attached.handle_segment(now, (from, ends, place), connection, &segment, &mut out);
+            attached.handle_segment(now, (from, ends, place), connection, segment, &mut out);
         }
         self.thin();
         self.collect_ended();

@@ -350,7 +350,7 @@ impl Aggregator {
         }
         for flow in self.tcp.iter().filter(|flow| ids.contains(&flow.id)) {
             let bytes = [Endpoint::Client, Endpoint::Server]
-                .map(|end| flow.connection.stream(end).map(Stream::length));
+                .map(|end| flow.connection.stream(end).map(Stream::unique_bytes));
             let (started, handshake) = (flow.started(), *flow.connection.handshake());
             self.connections
                 .on_flow_end(flow.id.0, &mptcp::FlowSummary { started, handshake, bytes });

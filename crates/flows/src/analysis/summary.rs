@@ -27,6 +27,10 @@ pub struct Summary {
     pub spurious: u64,
     /// Segments lost on the local and on the remote side of the capture point.
     pub lost: [u64; 2],
+    /// SYNs, and FINs without data, that were sent again: no data segments.
+    pub controls_again: [u64; 2],
+    /// Segments whose numbers do not fit their connection, and acknowledgment numbers of others.
+    pub refused: [u64; 2],
     /// Bytes that were acknowledged but are not in the capture.
     pub uncaptured: u64,
     /// Median round-trip time of each flow.
@@ -65,12 +69,16 @@ impl Summary {
             let sent = flow.connection.bytes(end);
             bytes += sent;
             self.bytes[end as usize] += sent;
+            self.refused[0] += u64::from(flow.connection.refused(end));
+            self.refused[1] += u64::from(flow.connection.refused_acks(end));
             let Some(counts) = flow.connection.stream(end).map(|stream| stream.counts()) else {
                 continue;
             };
             self.data_segments += counts.data_segments;
             self.retransmitted += u64::from(counts.retransmissions.total());
             self.spurious += u64::from(counts.retransmissions.spurious);
+            self.controls_again[0] += u64::from(counts.syns_again);
+            self.controls_again[1] += u64::from(counts.fins_again);
             self.uncaptured += counts.uncaptured;
         }
         self.lost[0] += flow.lost(true).0;

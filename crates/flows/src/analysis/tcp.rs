@@ -7,7 +7,7 @@ use manyways_unit::{Span, Time};
 use super::application::Application;
 use super::flow_state::Traffic;
 use super::{Enrichment, FlowId, LocalEndpoint};
-use crate::columns::{SCHEMA, columns};
+use crate::columns::columns;
 use crate::flow::{AckClock, Connection, Counts, Estimate, SenderLimit, Stream};
 use manyways_record::table::{Column, Row, Value};
 use manyways_unit::Samples;
@@ -176,13 +176,14 @@ fn full_rtt(flow: &TcpFlow, end: Endpoint) -> Option<&Samples> {
     flow.ack_clock(end).map(AckClock::full_rtt)
 }
 
-/// Minimum numbers of data packets of the overlapping groups G1, G2 and G3 of flows. G1 has 1 to 10
+/// Minimum numbers of data segments of the overlapping groups G1, G2 and G3 of flows. G1 has 1 to 10
 /// packets, G2 at least 10, G3 at least 50 (campus Wi-Fi paper, 5.2).
 const GROUP_MIN_PACKETS: [u64; 3] = [10, 10, 50];
 
 impl Row for TcpFlow {
     const TABLE: &'static str = "tcp";
-    const SCHEMA: &'static str = SCHEMA;
+    /// Version 3: data segments and unseen bytes by these names; what does not fit counts nowhere.
+    const SCHEMA: &'static str = "manyways-flows/3";
     const ABOUT: &'static str = "A TCP connection, or what the capture has of it.";
     const COLUMNS: &'static [Column<Self>] = columns! {
         "flow" Flow "The flow's number in all tables." |flow| flow.id.0;
@@ -206,17 +207,17 @@ impl Row for TcpFlow {
         "reset_by" Text "Sender of the first RST: client or server."
             |flow| flow.connection.reset().map(|(_, end)| super::endpoint_name(end));
         both "packets" Count "Packets" |flow, end| flow.connection.packets(end);
-        both "data_packets" Count "Data packets; a merged packet counts as its original packets"
+        both "data_segments" Count "Data segments; a merged packet counts as its original segments"
             |flow, end| flow.counter(end, |counts| counts.data_segments);
         both "bytes" Count "Bytes of payload, including retransmissions"
             |flow, end| flow.connection.bytes(end);
         both "unique_bytes" Count "Bytes of payload, each counted once"
-            |flow, end| flow.stream(end).map_or(0, Stream::length);
+            |flow, end| flow.stream(end).map_or(0, Stream::unique_bytes);
         both "ip_bytes" Count "Bytes of the IP packets" |flow, end| flow.traffic.ip_bytes(end);
-        "is_g1" Flag "The server sent 1 to 10 data packets (campus Wi-Fi, 5.2)."
+        "is_g1" Flag "The server sent 1 to 10 data segments (campus Wi-Fi, 5.2)."
             |flow| (1..=GROUP_MIN_PACKETS[0]).contains(&flow.data_segments());
-        "is_g2" Flag "The server sent at least 10 data packets." |flow| flow.data_segments() >= GROUP_MIN_PACKETS[1];
-        "is_g3" Flag "The server sent at least 50 data packets." |flow| flow.data_segments() >= GROUP_MIN_PACKETS[2];
+        "is_g2" Flag "The server sent at least 10 data segments." |flow| flow.data_segments() >= GROUP_MIN_PACKETS[1];
+        "is_g3" Flag "The server sent at least 50 data segments." |flow| flow.data_segments() >= GROUP_MIN_PACKETS[2];
         "rtt" Span "Median round-trip time of the server's data and its acknowledgment, both halves."
             |flow| flow.rtt();
         "rtt_min" Span "The minimum of these times." |flow| min_rtt(full_rtt(flow, Endpoint::Server));
@@ -250,6 +251,10 @@ impl Row for TcpFlow {
             |flow, end| flow.counter(end, |counts| counts.retransmissions.probe);
         both "retransmitted_spurious" Count "Segments retransmitted spuriously: the first copy had arrived"
             |flow, end| flow.counter(end, |counts| counts.retransmissions.spurious);
+        both "syns_again" Count "SYNs that were sent again; they carry no data and are no data segments"
+            |flow, end| flow.counter(end, |counts| counts.syns_again);
+        both "fins_again" Count "FINs without data that were sent again"
+            |flow, end| flow.counter(end, |counts| counts.fins_again);
         both "reordered" Count "Segments that were reordered"
             |flow, end| flow.counter(end, |counts| counts.reordered);
         both "duplicated" Count "Packets that the network duplicated"
@@ -261,7 +266,11 @@ impl Row for TcpFlow {
         "local_loss" Number "Share of both endpoints' data segments that were lost on the local side."
             |flow| flow.loss_rate(true);
         "remote_loss" Number "Share lost on the remote side." |flow| flow.loss_rate(false);
-        both "uncaptured" Count "Bytes that were acknowledged but are not in the capture"
+        both "refused" Count "Segments whose numbers do not fit the connection; they count nowhere else"
+            |flow, end| flow.connection.refused(end);
+        both "refused_acks" Count "Segments of which only the acknowledgment number does not fit; that number counts nowhere"
+            |flow, end| flow.connection.refused_acks(end);
+        both "unseen" Count "Bytes that were acknowledged but are not in the capture"
             |flow, end| flow.counter(end, |counts| counts.uncaptured);
         both "ce" Count "Packets with a congestion mark (ECN CE)"
             |flow, end| flow.traffic.marked(end);
@@ -273,9 +282,9 @@ impl Row for TcpFlow {
             "The initial window is an estimate; otherwise a lower bound, because the response is short, paced, or part of the TLS handshake."
             |flow| flow.connection.initial_window().map(|estimate| estimate.is_valid);
         "client_mss" Count "Maximum segment size in the client's SYN."
-            |flow| flow.connection.syn_options(Endpoint::Client).map(|options| options.mss);
+            |flow| flow.connection.syn_options(Endpoint::Client).and_then(|options| options.mss);
         "server_mss" Count "Maximum segment size in the server's SYN."
-            |flow| flow.connection.syn_options(Endpoint::Server).map(|options| options.mss);
+            |flow| flow.connection.syn_options(Endpoint::Server).and_then(|options| options.mss);
         "client_scale" Count "Window scale of the client, in bits."
             |flow| flow.connection.syn_options(Endpoint::Client).and_then(|options| options.scale);
         "client_window_first" Count "The client's first window after its SYN, in bytes."

@@ -3,18 +3,25 @@
 //! A capture may begin in the middle of a connection, or contain only one direction. Unknown values
 //! are then `None`, not zero.
 
+mod doubt;
+mod fit;
+
 use manyways_unit::{Span, Time};
 
+use self::doubt::Doubts;
+pub use self::doubt::HeldPacket;
+pub(super) use self::doubt::Verdict;
+pub(super) use self::fit::Fit;
 use super::ack_clock::AckClock;
 use super::initial_window::{Estimate, InitialWindow};
 use super::limit::{LimitClassifier, LimitedBy, Snapshot};
 use super::stream::Stream;
+use manyways_wire::frame::IpPacket;
 use manyways_wire::stream::Endpoint;
 use manyways_wire::tcp::{Flags, Segment};
 
-/// Default of a SYN without the option (RFC 9293, 3.7.1).
-const DEFAULT_MSS: u16 = 536;
-/// Assumed if no SYN was captured.
+/// Assumed if no captured SYN has the option. The default of RFC 9293, 3.7.1, is 536, but systems
+/// that leave out the option send larger segments.
 const ASSUMED_MSS: u16 = 1_460;
 
 /// Maximum time in which an endpoint sends available data once it is permitted to.
@@ -30,6 +37,8 @@ pub struct Connection {
     handshake: Handshake,
     /// `None` until the first FIN or RST.
     close: Option<Box<Close>>,
+    /// `None` while all segments fit.
+    doubts: Option<Box<Doubts>>,
     endpoints: [EndpointState; 2],
     initial_window: InitialWindow,
 }
@@ -72,8 +81,8 @@ pub struct Handshake {
 /// Options of an endpoint's SYN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SynOptions {
-    /// Maximum segment size, in bytes.
-    pub mss: u16,
+    /// Maximum segment size, in bytes. `None` without the option.
+    pub mss: Option<u16>,
     /// Window scale in bits. `None` unless both endpoints sent the option.
     pub scale: Option<u8>,
     /// Whether the endpoint permits SACK.
@@ -154,6 +163,7 @@ impl Connection {
             last: now,
             handshake: Handshake::default(),
             close: None,
+            doubts: None,
             endpoints: [EndpointState::default(), EndpointState::default()],
             initial_window: InitialWindow::default(),
         }
@@ -277,11 +287,101 @@ impl Connection {
     }
 
     /// Handles a segment. Returns the offset of its first byte in its sender's stream; `None` for
-    /// RST.
+    /// RST, and for a segment that does not fit the connection.
     pub fn handle(&mut self, now: Time, from: Endpoint, segment: &Segment<'_>) -> Option<u64> {
+        match self.fit(now, from, segment) {
+            Fit::Refused => {
+                self.doubts.get_or_insert_default().refuse(from);
+                None
+            }
+            Fit::AckRefused => {
+                self.doubts.get_or_insert_default().refuse_ack(from);
+                self.accept(now, from, segment, false)
+            }
+            Fit::Fits => self.accept(now, from, segment, true),
+        }
+    }
+
+    /// Number of segments of this endpoint whose numbers do not fit the connection. They count
+    /// nowhere else.
+    pub fn refused(&self, from: Endpoint) -> u32 {
+        self.doubts.as_ref().map_or(0, |doubts| doubts.refused(from))
+    }
+
+    /// Number of segments of this endpoint of which only the acknowledgment number does not fit.
+    pub fn refused_acks(&self, from: Endpoint) -> u32 {
+        self.doubts.as_ref().map_or(0, |doubts| doubts.refused_acks(from))
+    }
+
+    /// Whether packets are held that do not fit.
+    pub(super) fn holds_packets(&self) -> bool {
+        self.doubts.as_ref().is_some_and(|doubts| doubts.has_held())
+    }
+
+    /// Drops the held packets.
+    pub(super) fn release_packets(&mut self) {
+        self.doubts.as_mut().into_iter().for_each(|doubts| doubts.release());
+    }
+
+    /// Handles a segment that does not fit.
+    pub(super) fn on_refused(
+        &mut self,
+        now: Time,
+        from: Endpoint,
+        packet: &IpPacket<'_>,
+        segment: &Segment<'_>,
+    ) -> Verdict {
+        let fitting = self.fitting();
+        self.doubts.get_or_insert_default().on_segment((now, from), packet, segment, fitting)
+    }
+
+    /// Handles an acknowledgment number that does not fit. Returns whether it counts all the same.
+    pub(super) fn on_refused_ack(
+        &mut self,
+        from: Endpoint,
+        segment: &Segment<'_>,
+    ) -> (bool, Verdict) {
+        let fitting = self.fitting()[from as usize];
+        let doubts = self.doubts.get_or_insert_default();
+        let (agrees, verdict) = doubts.on_ack(from, segment.ack, fitting);
+        // Without the scale of the window nothing else tells how much the capture has missed.
+        let is_window_known = self.endpoints[from as usize].syn_options.is_some();
+        (agrees && !is_window_known, verdict)
+    }
+
+    /// Numbers of fitting segments of both endpoints.
+    fn fitting(&self) -> [u64; 2] {
+        [Endpoint::Client, Endpoint::Server]
+            .map(|end| self.stream(end).map_or(0, |stream| stream.counts().segments))
+    }
+
+    /// Continues the stream of an endpoint at a segment that does not fit. Returns false if it
+    /// cannot: then the segment is of another connection.
+    pub(super) fn continue_at(&mut self, end: Endpoint, segment: &Segment<'_>, now: Time) -> bool {
+        let endpoint = &mut self.endpoints[end as usize];
+        match &mut endpoint.stream {
+            Some(stream) if stream.has_data() => stream.skip_to(now, segment.seq),
+            // Nothing but a SYN has passed, which was not the one that counts.
+            _ => {
+                *endpoint = EndpointState::default();
+                true
+            }
+        }
+    }
+
+    /// Handles a segment whose sequence number fits.
+    pub(super) fn accept(
+        &mut self,
+        now: Time,
+        from: Endpoint,
+        segment: &Segment<'_>,
+        is_ack_fitting: bool,
+    ) -> Option<u64> {
         // Clocks of captures may step back.
         self.last = self.last.max(now);
-        self.on_handshake(now, from, segment);
+        if is_ack_fitting {
+            self.on_handshake(now, from, segment);
+        }
         if segment.flags.has(Flags::RST) {
             let ending = self.close.get_or_insert_default();
             let resets = &mut ending.resets[from as usize];
@@ -297,9 +397,12 @@ impl Connection {
             self.close.get_or_insert_default().fin.get_or_insert(now);
             self.endpoints[from as usize].has_fin = true;
         }
-        let (window, mss) = (self.update_window(from, segment), self.mss());
-        if segment.flags.has(Flags::ACK) {
-            self.on_ack(now, from.other(), segment, window, mss);
+        let mss = self.mss();
+        if is_ack_fitting {
+            let window = self.update_window(from, segment);
+            if segment.flags.has(Flags::ACK) {
+                self.on_ack(now, from.other(), segment, window, mss);
+            }
         }
         let begin = self.on_data(now, from, segment, mss);
         let is_syn = u64::from(segment.flags.has(Flags::SYN));
@@ -330,7 +433,7 @@ impl Connection {
         }
         let options = &segment.options;
         let hello = SynOptions {
-            mss: options.mss().unwrap_or(DEFAULT_MSS).max(1),
+            mss: options.mss().filter(|mss| *mss > 0),
             scale: options.window_scale(),
             permits_sack: options.is_sack_permitted(),
             has_timestamps: options.timestamps().is_some(),
@@ -346,22 +449,26 @@ impl Connection {
                 .filter_map(|end| end.syn_options.as_mut())
                 .for_each(|h| h.scale = None);
         }
-        let mss = self.mss();
+        let Some(mss) = self.mss_option() else { return };
         for stream in self.endpoints.iter_mut().filter_map(|end| end.stream.as_mut()) {
-            stream.set_mss(mss);
+            stream.set_mss(mss.into());
         }
     }
 
-    /// Returns the smaller MSS of the two endpoints.
-    fn mss(&self) -> u32 {
+    /// Returns the smaller MSS option of the two endpoints.
+    fn mss_option(&self) -> Option<u16> {
         // Called for each segment.
         let [one, other] =
-            self.endpoints.each_ref().map(|end| end.syn_options.as_ref().map(|h| h.mss));
-        let said = match (one, other) {
+            self.endpoints.each_ref().map(|end| end.syn_options.as_ref().and_then(|h| h.mss));
+        match (one, other) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
-        };
-        said.unwrap_or(ASSUMED_MSS).into()
+        }
+    }
+
+    /// Returns the size of full segments, with their options.
+    fn mss(&self) -> u32 {
+        self.mss_option().unwrap_or(ASSUMED_MSS).into()
     }
 
     /// Returns the MSS minus the length of the timestamps option, if it is in use.
@@ -422,6 +529,7 @@ impl Connection {
 
     /// Handles a segment of endpoint `from`. Returns its offset in the stream.
     fn on_data(&mut self, now: Time, from: Endpoint, segment: &Segment<'_>, mss: u32) -> u64 {
+        let mss_option = self.mss_option();
         let is_asked = self.stream(from.other()).is_some_and(Stream::has_data);
         let sender_rtt = self.min_rtt_to(from);
         let other = &self.endpoints[from.other() as usize];
@@ -430,7 +538,7 @@ impl Connection {
         let endpoint = &mut self.endpoints[from as usize];
         let stream = endpoint.stream.get_or_insert_with(|| {
             let mut stream = Stream::new(segment);
-            stream.set_mss(mss);
+            mss_option.into_iter().for_each(|mss| stream.set_mss(mss.into()));
             stream
         });
         let before = stream.loss_retransmissions();
@@ -635,7 +743,7 @@ mod tests {
         harness.passes(1, Endpoint::Server, [499, 100], 0x12, 0, &[2, 4, 5, 120]);
         harness.passes(2, Endpoint::Client, [100, 500], 0x10, 0, &[]);
         assert_eq!(harness.0.windows(Endpoint::Client).unwrap().first, 500);
-        assert_eq!(harness.0.syn_options(Endpoint::Server).unwrap().mss, 1_400);
+        assert_eq!(harness.0.syn_options(Endpoint::Server).unwrap().mss, Some(1_400));
     }
 
     #[test]
@@ -675,7 +783,7 @@ mod tests {
             [connection.bytes(Endpoint::Client), connection.bytes(Endpoint::Server)],
             [300, 1_421]
         );
-        assert_eq!(connection.stream(Endpoint::Server).unwrap().length(), 1_400);
+        assert_eq!(connection.stream(Endpoint::Server).unwrap().unique_bytes(), 1_400);
         // A connection without any other segment.
         let mut harness = Harness(Connection::new(Time::ZERO));
         harness.passes(0, Endpoint::Server, [7, 9], 0x14, 0, &[]);

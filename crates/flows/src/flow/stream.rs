@@ -5,12 +5,14 @@
 //! [`MAX_UNACKED_SEGMENTS`] unacknowledged segments are stored, and up to [`MAX_HOLES`] gaps that
 //! may still be filled.
 
+mod fit;
 mod retransmission;
 #[cfg(test)]
 mod tests;
 
 use manyways_unit::{Span, Time};
 
+pub(super) use self::fit::Reach;
 pub use self::retransmission::Retransmissions;
 use self::retransmission::{Cause, PendingRetransmission};
 use super::offset::Offset;
@@ -26,20 +28,22 @@ pub const MAX_HOLES: usize = 64;
 const MAX_WINDOW: u64 = 1 << 30;
 /// Assumed segment size until it is known.
 const ASSUMED_MSS: u32 = 1_460;
+/// Smaller payloads say nothing about the size of full segments (RFC 9293, 3.7.1).
+const MIN_FULL_SIZE: u32 = 536;
 /// An ACK of a single segment that takes this much longer than the fastest one was probably delayed
 /// (RFC 1122, 4.2.3.2, permits 500 ms; systems use 40 ms and more).
 const DELAYED_ACK_MARGIN: Span = Span::from_millis(35);
 
-/// Returns the first offset of a stream: far enough from 0 for segments that arrive late.
-fn start_offset(first: Seq) -> u64 {
-    (1 << 32) + u64::from(first.0)
+/// Returns the offset of the first data byte: far enough from 0 for segments that arrive late.
+fn start_offset(first_data: Seq) -> u64 {
+    (1 << 32) + u64::from(first_data.0)
 }
 
 /// The data of one endpoint.
 #[derive(Clone, Debug)]
 pub struct Stream {
-    /// Sequence number of the first byte; of the SYN, if captured.
-    first: Seq,
+    /// Sequence number of the first data byte.
+    first_data: Seq,
     /// Offset after the last captured byte.
     captured_end: u64,
     /// Cumulative acknowledgment of the peer.
@@ -56,6 +60,14 @@ pub struct Stream {
     /// `None` while no byte is missing or repeated, as in most streams.
     loss: Option<Box<LossStats>>,
     mss: u32,
+    /// Largest payload of at most `mss`; the size of full segments where no SYN has the option.
+    own_size: u32,
+    has_mss_option: bool,
+    /// Data segments of the current packet that no counter of retransmissions or losses has yet, so
+    /// that a packet counts at most once.
+    segments_left: u32,
+    /// Payload bytes of the current packet.
+    packet_bytes: u32,
     has_syn: bool,
     fin: Option<Offset>,
     /// Whether the latest segment was not full and no data waited after it.
@@ -84,6 +96,8 @@ struct BasicCounts {
 #[derive(Clone, Debug, Default)]
 struct LossStats {
     holes: Vec<Hole>,
+    /// The latest bytes that were acknowledged without being captured: they may be recorded late.
+    acked_hole: Option<Hole>,
     /// Bytes that had been sent but not captured when an ACK of the same endpoint passed.
     uncaptured_before_ack: Option<Hole>,
     pending: Vec<PendingRetransmission>,
@@ -96,9 +110,13 @@ struct LossStats {
     duplicated: u32,
     lost_before: u32,
     lost_after: u32,
+    syns_again: u32,
+    fins_again: u32,
     keep_alives: u32,
     window_probes: u32,
     uncaptured: u64,
+    /// Bytes of the stream of which no copy is in the capture, without those of `holes`.
+    never_captured: u64,
 }
 
 /// Counters of a stream.
@@ -120,6 +138,10 @@ pub struct Counts {
     pub lost_before: u32,
     /// Segments lost between the capture point and the receiver.
     pub lost_after: u32,
+    /// SYNs that were sent again; not counted as retransmissions, because they carry no data.
+    pub syns_again: u32,
+    /// FINs without data that were sent again.
+    pub fins_again: u32,
     /// Acknowledged bytes that are not in the capture.
     pub uncaptured: u64,
     /// Keep-alive probes.
@@ -203,9 +225,17 @@ pub struct AckOutcome {
 impl LossStats {
     fn add_hole(&mut self, hole: Hole) {
         while self.holes.len() >= MAX_HOLES {
-            self.holes.remove(0);
+            let oldest = self.holes.remove(0);
+            self.never_captured += oldest.end - oldest.begin;
         }
         self.holes.push(hole);
+    }
+
+    /// Adds bytes that are acknowledged without being captured.
+    fn add_acked_hole(&mut self, hole: Hole) {
+        self.uncaptured += hole.end - hole.begin;
+        self.never_captured += hole.end - hole.begin;
+        self.acked_hole = Some(hole);
     }
 }
 
@@ -237,9 +267,11 @@ impl SentSegment {
 impl Stream {
     /// Creates a stream with its first segment.
     pub fn new(segment: &Segment<'_>) -> Self {
-        let first = start_offset(segment.seq);
+        let has_syn = segment.flags.has(Flags::SYN);
+        let first_data = segment.seq + u32::from(has_syn);
+        let first = start_offset(first_data) - u64::from(has_syn);
         Self {
-            first: segment.seq,
+            first_data,
             captured_end: first,
             acked: first,
             last_acked_time: Time::ZERO,
@@ -249,7 +281,11 @@ impl Stream {
             sacked_bytes: 0,
             loss: None,
             mss: ASSUMED_MSS,
-            has_syn: segment.flags.has(Flags::SYN),
+            own_size: 0,
+            has_mss_option: false,
+            segments_left: 0,
+            packet_bytes: 0,
+            has_syn,
             fin: None,
             is_app_limited: true,
             last_tsval: 0,
@@ -260,9 +296,9 @@ impl Stream {
         }
     }
 
-    /// Sets the size of full segments, in bytes.
+    /// Sets the size of full segments, in bytes, as an option of a SYN says it.
     pub fn set_mss(&mut self, mss: u32) {
-        self.mss = mss.max(1);
+        (self.mss, self.has_mss_option) = (mss.max(1), true);
     }
 
     /// Returns the counters.
@@ -289,6 +325,8 @@ impl Stream {
             duplicated: loss.duplicated,
             lost_before: loss.lost_before,
             lost_after: loss.lost_after,
+            syns_again: loss.syns_again,
+            fins_again: loss.fins_again,
             uncaptured: loss.uncaptured,
             keep_alives: loss.keep_alives,
             window_probes: loss.window_probes,
@@ -335,12 +373,12 @@ impl Stream {
 
     /// Offset of the first byte, or of the SYN.
     pub fn first(&self) -> u64 {
-        start_offset(self.first)
+        self.data_start() - u64::from(self.has_syn)
     }
 
     /// Offset of the first data byte.
     pub fn data_start(&self) -> u64 {
-        self.first() + u64::from(self.has_syn)
+        start_offset(self.first_data)
     }
 
     /// Offset after the last data byte. `None` until the FIN passes.
@@ -364,10 +402,12 @@ impl Stream {
     }
 
     /// Number of captured data bytes, each counted once.
-    pub fn length(&self) -> u64 {
-        self.captured_end
-            .min(self.fin().unwrap_or(self.captured_end))
-            .saturating_sub(self.data_start())
+    pub fn unique_bytes(&self) -> u64 {
+        let end = self.captured_end.min(self.fin().unwrap_or(self.captured_end));
+        let length = end.saturating_sub(self.data_start());
+        let Some(loss) = &self.loss else { return length };
+        let holes: u64 = loss.holes.iter().map(|hole| hole.end - hole.begin).sum();
+        length.saturating_sub(holes + loss.never_captured)
     }
 
     /// Unwraps a sequence number near the current offset.
@@ -390,6 +430,12 @@ impl Stream {
         let end = begin + u64::from(segment.end().distance_from(segment.seq) as u32);
         // An old FIN must not end the stream.
         if segment.flags.has(Flags::FIN) && end > self.first() && end >= self.acked {
+            if self.fin.is_none() && end <= self.captured_end {
+                // Its number was acknowledged as if it were a byte.
+                let loss = self.loss_mut();
+                loss.never_captured = loss.never_captured.saturating_sub(1);
+                loss.uncaptured = loss.uncaptured.saturating_sub(1);
+            }
             self.fin = self.fin.or(Some(Offset::new(end - 1)));
         }
         let mark = CopyId {
@@ -399,7 +445,7 @@ impl Stream {
         let stamp = mark.tsval;
         let in_flight = self.in_flight();
         let outcome = SegmentOutcome { in_flight, begin, end, ..SegmentOutcome::default() };
-        if self.on_probe(segment, begin) {
+        if self.adopt_syn(segment) && segment.length == 0 || self.on_probe(segment, begin) {
             return outcome;
         }
         if begin == end {
@@ -414,11 +460,8 @@ impl Stream {
             self.update_tsval(stamp);
             return outcome;
         }
-        // Divisions would dominate the cost of this function.
-        let carried = match segment.length > self.mss {
-            true => segment.length.div_ceil(self.mss),
-            false => (segment.length > 0).into(),
-        };
+        let carried = self.carried_segments(segment.length);
+        (self.segments_left, self.packet_bytes) = (carried, segment.length);
         self.basic_counts.data_segments = self.basic_counts.data_segments.saturating_add(carried);
         let outcome = match end > self.captured_end {
             true => {
@@ -432,10 +475,46 @@ impl Stream {
                     !is_full && (segment.length == 0 || segment.flags.has(Flags::PSH));
                 outcome
             }
+            false if segment.length == 0 => self.on_control_again(now, segment, begin, mark),
             false => self.on_retransmission(now, begin, end, mark),
         };
         self.update_tsval(stamp);
         SegmentOutcome { in_flight, ..outcome }
+    }
+
+    /// Returns the number of segments in a packet, which may be merged from several.
+    fn carried_segments(&mut self, length: u32) -> u32 {
+        // Divisions would dominate the cost of this function.
+        if length <= self.mss {
+            if !self.has_mss_option {
+                self.own_size = self.own_size.max(length);
+            }
+            return (length > 0).into();
+        }
+        let is_told = self.has_mss_option || self.own_size < MIN_FULL_SIZE;
+        length.div_ceil(if is_told { self.mss } else { self.own_size })
+    }
+
+    /// Handles another copy of a SYN or FIN without data: no data is lost with it.
+    fn on_control_again(
+        &mut self,
+        now: Time,
+        segment: &Segment<'_>,
+        begin: u64,
+        mark: CopyId,
+    ) -> SegmentOutcome {
+        let disorder =
+            |stream: &Self| stream.loss.as_ref().map_or(0, |loss| loss.reordered + loss.duplicated);
+        let before = disorder(self);
+        let outcome = self.on_retransmission(now, begin, begin + 1, mark);
+        if disorder(self) == before {
+            let loss = self.loss_mut();
+            match segment.flags.has(Flags::SYN) {
+                true => loss.syns_again += 1,
+                false => loss.fins_again += 1,
+            }
+        }
+        outcome
     }
 
     /// Stores the sender's TSval.
@@ -453,15 +532,18 @@ impl Stream {
     fn on_probe(&mut self, segment: &Segment<'_>, begin: u64) -> bool {
         let says_more = segment.flags.has(Flags(Flags::SYN.0 | Flags::FIN.0 | Flags::RST.0));
         let is_said = begin + 1 == self.captured_end && self.acked >= self.captured_end;
-        let is_beyond = segment.length == 1 && self.window_limit() == Some(begin);
+        let is_closed = self.window_limit() == Some(self.acked);
+        // Of some systems a probe carries the next byte, each time anew (RFC 9293, 3.8.6.1).
+        let is_beyond = segment.length == 1 && is_closed && begin == self.acked;
         if says_more || segment.length > 1 || !(is_said || is_beyond) {
             return false;
         }
-        match self.window_limit() == Some(self.acked) {
+        match is_closed {
             true => self.loss_mut().window_probes += 1,
             false => self.loss_mut().keep_alives += 1,
         }
-        is_said
+        // The first of them also is data, which the receiver may accept.
+        is_said || begin < self.captured_end
     }
 
     /// Handles a segment with new bytes, and possibly with old ones.
@@ -571,9 +653,10 @@ impl Stream {
         // Clocks of captures may step back.
         let receiver_rtt =
             at.filter(|at| now > *at).and_then(|at| self.add_receiver_rtt(now.since(at), bytes));
-        self.remove_holes(to);
+        self.remove_holes(now, to);
         if to > self.captured_end {
-            self.loss_mut().uncaptured += to - self.captured_end;
+            let hole = Hole { begin: self.captured_end, end: to, since: now, tsval: None };
+            self.loss_mut().add_acked_hole(hole);
             self.captured_end = to;
         }
         self.acked = to;
@@ -592,15 +675,15 @@ impl Stream {
     }
 
     /// Skipped bytes that are acknowledged reached the receiver without being captured.
-    fn remove_holes(&mut self, to: u64) {
+    fn remove_holes(&mut self, now: Time, to: u64) {
         let Some(loss) = &mut self.loss else { return };
-        let mut unseen = 0;
-        loss.holes.retain_mut(|hole| {
-            unseen += to.min(hole.end).saturating_sub(hole.begin);
-            hole.begin = hole.begin.max(to);
-            hole.begin < hole.end
-        });
-        loss.uncaptured += unseen;
+        while let Some(index) = loss.holes.iter().position(|hole| hole.begin < to) {
+            let hole = loss.holes.remove(index);
+            loss.add_acked_hole(Hole { end: hole.end.min(to), since: now, ..hole });
+            if hole.end > to {
+                loss.holes.insert(index, Hole { begin: to, ..hole });
+            }
+        }
     }
 
     fn on_sack(&mut self, ack: &Segment<'_>, to: u64) {
@@ -612,7 +695,7 @@ impl Stream {
         let mut beyond = 0_u64;
         for (index, (begin, end)) in blocks.as_slice().iter().enumerate() {
             let (begin, end) = (begin.to_offset(to), end.to_offset(to));
-            if begin >= end {
+            if begin >= end || !self.fits_sack(end) {
                 continue;
             }
             let is_within =

@@ -8,14 +8,17 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 use manyways_unit::{Span, Time};
 
-use super::connection::Connection;
+use super::connection::{Connection, Fit, HeldPacket, Verdict};
 use super::slab::Slab;
+use manyways_wire::frame::IpPacket;
 use manyways_wire::stream::Endpoint;
 use manyways_wire::tcp::{Flags, Segment};
 
 /// A connection that is closed or reset stays in the table for this time, because its last segments
 /// may arrive late and would look like another connection.
 const LINGER: Span = Span::from_secs(10);
+/// Maximum number of connections that hold packets which do not fit; the oldest drop theirs.
+const MAX_HOLDING: usize = 256;
 
 /// Limits of a [`Table`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +41,8 @@ pub struct Table<A = ()> {
     examinations: VecDeque<(Time, EntryRef)>,
     /// Closed connections and their closing time.
     closed: VecDeque<(Time, EntryRef)>,
+    /// Connections that hold packets, oldest first.
+    holding: VecDeque<EntryRef>,
     /// Ended connections that wait for `poll`; no longer found by key.
     ended: VecDeque<u32>,
     /// Number of connections so far.
@@ -56,6 +61,17 @@ pub struct Flow<A = ()> {
     pub connection: Connection,
     /// Value of the caller.
     pub attached: A,
+}
+
+/// Result of handling a segment.
+#[derive(Debug)]
+pub enum Handled<'a, A> {
+    Segment(FlowContext<'a, A>),
+    /// Its numbers do not fit the connection between these endpoints: it counts nowhere.
+    Refused,
+    /// It shows where earlier packets belong that did not fit. They and this one are to be handled
+    /// now.
+    Replay(Vec<HeldPacket>),
 }
 
 /// The connection of a segment.
@@ -117,6 +133,7 @@ impl<A: Default> Table<A> {
             entries: Slab::default(),
             examinations: VecDeque::new(),
             closed: VecDeque::new(),
+            holding: VecDeque::new(),
             ended: VecDeque::new(),
             count: 0,
             evicted: 0,
@@ -137,19 +154,20 @@ impl<A: Default> Table<A> {
         self.evicted
     }
 
-    /// Handles a segment.
+    /// Handles the segment in an IP packet.
     #[inline]
     pub fn handle(
         &mut self,
         now: Time,
-        from: IpAddr,
-        to: IpAddr,
+        packet: &IpPacket<'_>,
         segment: &Segment<'_>,
-    ) -> Option<FlowContext<'_, A>> {
+    ) -> Handled<'_, A> {
         if self.is_examination_due(now) {
             self.examine(now);
         }
-        let (key, is_first) = Key::of((from, segment.source_port), (to, segment.destination_port));
+        let (sender, receiver) = (packet.source, packet.destination);
+        let (key, is_first) =
+            Key::of((sender, segment.source_port), (receiver, segment.destination_port));
         let hash = self.hasher.hash_one(key);
         let found = self.find(hash, &key).map(|(index, entry)| {
             let silence = now.since(entry.connection.last());
@@ -162,15 +180,84 @@ impl<A: Default> Table<A> {
                 self.insert(now, (hash, key), is_first, segment)
             }
         };
-        let entry = self.entries.get_mut(index)?;
+        let Some(entry) = self.entries.get_mut(index) else { return Handled::Refused };
         let end = entry.endpoint(is_first);
-        let at = entry.connection.handle(now, end, segment);
+        let mut is_ack_fitting = true;
+        match entry.connection.fit(now, end, segment) {
+            Fit::Fits => {}
+            Fit::Refused => {
+                let verdict = entry.connection.on_refused(now, end, packet, segment);
+                return self.follow(index, verdict);
+            }
+            Fit::AckRefused => {
+                let (counts, verdict) = entry.connection.on_refused_ack(end, segment);
+                if let Verdict::Continues(of, mut packets) = verdict {
+                    packets.push(HeldPacket::new(now, packet));
+                    return self.follow(index, Verdict::Continues(of, packets));
+                }
+                is_ack_fitting = counts;
+            }
+        }
+        let Some(entry) = self.entries.get_mut(index) else { return Handled::Refused };
+        let at = entry.connection.accept(now, end, segment, is_ack_fitting);
         if !entry.is_closed && entry.connection.is_closed() {
             entry.is_closed = true;
             self.closed.push_back((now, EntryRef { index, number: entry.number as u32 }));
         }
         let Entry { number, connection, attached, .. } = entry;
-        Some(FlowContext { number: *number, from: end, offset: at, connection, attached })
+        Handled::Segment(FlowContext {
+            number: *number,
+            from: end,
+            offset: at,
+            connection,
+            attached,
+        })
+    }
+
+    /// Does what a segment shows that does not fit.
+    #[inline(never)]
+    fn follow(&mut self, index: u32, verdict: Verdict) -> Handled<'_, A> {
+        match verdict {
+            Verdict::Unclear => {
+                self.limit_holding(index);
+                Handled::Refused
+            }
+            Verdict::NewConnection(packets) => {
+                self.end(index);
+                Handled::Replay(packets)
+            }
+            Verdict::Continues(end, packets) => {
+                let first = packets.first().zip(self.entries.get_mut(index));
+                let continues = first.is_some_and(|(held, entry)| {
+                    let packet = held.packet();
+                    let segment = Segment::read(packet.payload, packet.payload_length);
+                    segment
+                        .is_some_and(|segment| entry.connection.continue_at(end, &segment, held.at))
+                });
+                if !continues {
+                    self.end(index);
+                }
+                Handled::Replay(packets)
+            }
+        }
+    }
+
+    /// Limits the number of connections that hold packets.
+    fn limit_holding(&mut self, index: u32) {
+        let Some(entry) = self.entries.get(index) else { return };
+        let turn = EntryRef { index, number: entry.number as u32 };
+        let is_in = |other: &EntryRef| other.index == index && other.number == turn.number;
+        if !entry.connection.holds_packets() || self.holding.iter().any(is_in) {
+            return;
+        }
+        self.holding.push_back(turn);
+        if self.holding.len() > MAX_HOLDING
+            && let Some(oldest) = self.holding.pop_front()
+            && let Some(entry) = self.entries.get_mut(oldest.index)
+            && entry.number as u32 == oldest.number
+        {
+            entry.connection.release_packets();
+        }
     }
 
     /// Ends closed connections after their linger time, and idle connections, as a segment at `now`
@@ -359,14 +446,19 @@ impl<A> Entry<A> {
     }
 
     /// Whether a segment begins another connection between the same ports: a SYN after the end of
-    /// this connection, or with another sequence number.
+    /// this connection, or if nothing but other SYNs has passed. Another SYN must be answered first.
     fn is_new_connection(&self, is_first: bool, segment: &Segment<'_>) -> bool {
         if !segment.flags.has(Flags::SYN) || segment.flags.has(Flags::ACK) {
             return false;
         }
-        let was_over = self.connection.reset().is_some() || self.connection.first_fin().is_some();
-        let sender = self.connection.stream(self.endpoint(is_first));
-        was_over || sender.is_some_and(|stream| stream.first() != stream.offset_of(segment.seq))
+        let (connection, from) = (&self.connection, self.endpoint(is_first));
+        let is_reset = connection.reset().is_some();
+        let was_over = is_reset || connection.first_fin().is_some();
+        let Some(sender) = connection.stream(from) else { return was_over };
+        if sender.is_own_syn(segment) {
+            return is_reset;
+        }
+        was_over || connection.stream(from.other()).is_none() && !sender.has_data()
     }
 }
 
@@ -377,16 +469,47 @@ mod tests {
     const PHONE: [u8; 4] = [192, 0, 2, 9];
     const SERVER: [u8; 4] = [192, 0, 2, 1];
 
+    /// Sequence numbers of the SYNs.
+    const ISNS: [u32; 2] = [7, 9];
+
+    fn datagram(is_up: bool, payload: &[u8], length: usize) -> IpPacket<'_> {
+        let (source, destination) = if is_up { (PHONE, SERVER) } else { (SERVER, PHONE) };
+        IpPacket {
+            source: source.into(),
+            destination: destination.into(),
+            protocol: 6,
+            payload,
+            payload_length: length,
+            length: length + 20,
+            fragment: None,
+            ecn: 0,
+            id: 0,
+            hop_limit: 64,
+            is_tunnelled: false,
+        }
+    }
+
     /// Passes a segment between a port of the client and port 443 of the server.
     fn pass(table: &mut Table, secs: u64, port: u16, is_up: bool, seq: u32, flags: u8) {
+        let ack = ISNS[usize::from(is_up)] + 1;
+        pass_ack(table, secs, port, is_up, [seq, ack], flags);
+    }
+
+    fn pass_ack(
+        table: &mut Table,
+        secs: u64,
+        port: u16,
+        is_up: bool,
+        numbers: [u32; 2],
+        flags: u8,
+    ) {
         let ports = if is_up { [port, 443] } else { [443, port] };
         let mut bytes = ports.map(u16::to_be_bytes).concat();
-        bytes.extend([seq, 5].map(u32::to_be_bytes).concat());
+        bytes.extend(numbers.map(u32::to_be_bytes).concat());
         bytes.extend([0x50, flags, 1, 0, 0, 0, 0, 0]);
         let segment = Segment::read(&bytes, 20).unwrap();
-        let (from, to) = if is_up { (PHONE, SERVER) } else { (SERVER, PHONE) };
         let now = Time::ZERO + Span::from_secs(secs);
-        table.handle(now, from.into(), to.into(), &segment);
+        table.handle(now, &datagram(is_up, &bytes, 20), &segment);
     }
 
     fn ports(table: &mut Table) -> Vec<u16> {
@@ -433,7 +556,7 @@ mod tests {
         assert_eq!(ports(&mut table), Vec::<u16>::new(), "the same SYN again");
         pass(&mut table, 2, 1, true, 7_000, 0x02);
         assert_eq!(ports(&mut table), [1]);
-        pass(&mut table, 3, 1, false, 9, 0x14);
+        pass_ack(&mut table, 3, 1, false, [9, 7_001], 0x14);
         pass(&mut table, 4, 1, true, 7_000, 0x02);
         assert_eq!(ports(&mut table), [1], "the one before was reset");
     }
@@ -506,7 +629,10 @@ mod tests {
             bytes.extend([7, 5].map(u32::to_be_bytes).concat());
             bytes.extend([0x50, 0x10, 1, 0, 0, 0, 0, 0]);
             let segment = Segment::read(&bytes, 20).unwrap();
-            let context = table.handle(Time::ZERO, PHONE.into(), SERVER.into(), &segment).unwrap();
+            let packet = datagram(true, &bytes, 20);
+            let Handled::Segment(context) = table.handle(Time::ZERO, &packet, &segment) else {
+                panic!("{segment:?}");
+            };
             assert_eq!(
                 (context.from, context.connection.started()),
                 (Endpoint::Client, Time::ZERO)

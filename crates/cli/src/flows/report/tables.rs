@@ -70,8 +70,8 @@ pub fn losses(page: &mut Page, outcome: &RunReport, overview: &Overview) {
         TableRow::plain(cells)
     });
     let caption = format!(
-        "Of {} data packets; {} retransmitted, {} of these spuriously. Right columns: number of flows by the share of \
-         their data packets that was lost.",
+        "Of {} data segments; {} retransmitted, {} of these spuriously. Right columns: number of flows by the share of \
+         their data segments that was lost.",
         count(summary.data_segments),
         count(summary.retransmitted),
         count(summary.spurious)
@@ -117,7 +117,7 @@ pub fn slow(page: &mut Page, overview: &Overview) {
     );
     let lines: Vec<TableRow> = overview.slow_transfers().iter().map(slow_line).collect();
     page.table(
-        "Flows in which the server sent at least 50 data packets: the rate while the server had \
+        "Flows in which the server sent at least 50 data segments: the rate while the server had \
          data to send, and the limit of the rate for most of that time. Local and remote: medians \
          of the halves of the round trip.",
         &columns,

@@ -115,7 +115,7 @@ fn the_numbers_are_those_of_the_summary() {
         "2023-11-14 22:13:20 UTC".to_owned(),
         "<th scope=\"row\">local</th><td class=\"figure\">6</td>".to_owned(),
         format!("<td class=\"figure\">{}</td>", span(median)),
-        "<dt>Data packets lost</dt><dd>0.00 %</dd>".to_owned(),
+        "<dt>Segments lost</dt><dd>0.00 %</dd>".to_owned(),
         "<dt>TCP flows</dt><dd>6</dd>".to_owned(),
         "<th scope=\"row\">example.net</th>".to_owned(),
         "<th scope=\"row\">http over TCP</th><td class=\"figure\">6</td>".to_owned(),

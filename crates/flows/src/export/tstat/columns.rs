@@ -32,7 +32,7 @@ columns_of_table! {
     /// A row of the table `tcp` or `udp`.
     pub(super) FlowRow:
     client client_port server server_port local_end started ended handshake_done first_fin reset_by
-    syns down_packets up_packets down_data_packets up_data_packets down_bytes up_bytes
+    syns down_packets up_packets down_data_segments up_data_segments down_bytes up_bytes
     down_unique_bytes up_unique_bytes local_rtt local_rtt_min remote_rtt remote_rtt_min rtt_samples
     up_local_rtt up_remote_rtt rtt_method down_retransmitted_fast up_retransmitted_fast down_retransmitted_timeout
     up_retransmitted_timeout down_retransmitted_probe up_retransmitted_probe down_reordered up_reordered down_duplicated
@@ -67,7 +67,7 @@ pub(super) const CORE: &[Column] = &[
     zero("c_ack_cnt"),
     zero("c_ack_cnt_p"),
     column("c_bytes_uniq", |flow| integer(&flow.up_unique_bytes)),
-    column("c_pkts_data", |flow| integer(&flow.up_data_packets)),
+    column("c_pkts_data", |flow| integer(&flow.up_data_segments)),
     column("c_bytes_all", |flow| integer(&flow.up_bytes)),
     column("c_pkts_retx", |flow| {
         sum(&[
@@ -87,7 +87,7 @@ pub(super) const CORE: &[Column] = &[
     zero("s_ack_cnt"),
     zero("s_ack_cnt_p"),
     column("s_bytes_uniq", |flow| integer(&flow.down_unique_bytes)),
-    column("s_pkts_data", |flow| integer(&flow.down_data_packets)),
+    column("s_pkts_data", |flow| integer(&flow.down_data_segments)),
     column("s_bytes_all", |flow| integer(&flow.down_bytes)),
     column("s_pkts_retx", |flow| {
         sum(&[

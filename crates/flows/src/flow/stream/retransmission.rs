@@ -81,7 +81,7 @@ impl Stream {
     ) -> SegmentOutcome {
         let outcome =
             SegmentOutcome { is_retransmission: true, begin, end, ..SegmentOutcome::default() };
-        if self.fill_holes(now, begin, end, mark) {
+        if self.fill_holes(now, begin, end, mark) || self.fill_acked_hole(now, begin, end) {
             return outcome;
         }
         let segments = self.segments(begin, end);
@@ -95,7 +95,7 @@ impl Stream {
             // The receiver has acknowledged these bytes.
             match is_older(mark.tsval, self.tsval()) {
                 true => self.loss_mut().duplicated += segments,
-                false => self.loss_mut().retransmissions.spurious += segments,
+                false => self.count_spurious(begin, end),
             }
             self.on_duplicate(begin, end);
             return outcome;
@@ -112,11 +112,12 @@ impl Stream {
             *sent = SentSegment::new(at, begin, end, mark, copies.saturating_add(1));
         }
         if is_blind {
-            self.loss_mut().retransmissions.spurious += segments;
+            self.count_spurious(begin, end);
             self.on_duplicate(begin, end);
             return outcome;
         }
         let cause = self.cause(now, first, &before);
+        let segments = self.take_segments(begin, end);
         let loss = self.loss_mut();
         *loss.retransmissions.count_mut(cause) += segments;
         loss.lost_after += segments;
@@ -172,6 +173,41 @@ impl Stream {
         }
     }
 
+    /// Fills a gap that was acknowledged already, and returns whether there was one: the capture has
+    /// recorded the bytes late, or they are a spurious retransmission.
+    fn fill_acked_hole(&mut self, now: Time, begin: u64, end: u64) -> bool {
+        let Some(loss) = &mut self.loss else { return false };
+        let Some(hole) = loss.acked_hole.filter(|hole| begin < hole.end && hole.begin < end) else {
+            return false;
+        };
+        let (from, to) = (begin.max(hole.begin), end.min(hole.end));
+        let rest = [(hole.begin, from), (to, hole.end)];
+        let most = rest.into_iter().max_by_key(|(begin, end)| end - begin);
+        loss.acked_hole =
+            most.filter(|(begin, end)| begin < end).map(|(begin, end)| Hole { begin, end, ..hole });
+        // A FIN has a number, but is no byte.
+        let bytes = (to - from).min(self.packet_bytes.into());
+        loss.never_captured = loss.never_captured.saturating_sub(bytes);
+        if now.since(hole.since) < MAX_REORDERING_DELAY {
+            loss.uncaptured = loss.uncaptured.saturating_sub(bytes);
+        } else {
+            self.count_spurious(from, to);
+        }
+        true
+    }
+
+    fn count_spurious(&mut self, begin: u64, end: u64) {
+        let segments = self.take_segments(begin, end);
+        self.loss_mut().retransmissions.spurious += segments;
+    }
+
+    /// Takes the data segments of a range from those that the current packet still has.
+    fn take_segments(&mut self, begin: u64, end: u64) -> u32 {
+        let taken = self.segments(begin, end).min(self.segments_left);
+        self.segments_left -= taken;
+        taken
+    }
+
     /// Returns a gap that the new bytes fill and that had been sent before: an ACK was sent after
     /// the gap, and the bytes were sent after that ACK. An ACK that only overtook the bytes, in the
     /// network or in the capture, does not count.
@@ -192,7 +228,7 @@ impl Stream {
 
     /// Handles the retransmission of bytes that were lost before the capture point.
     pub(super) fn on_hole_retransmission(&mut self, from: u64, to: u64) {
-        let segments = self.segments(from, to);
+        let segments = self.take_segments(from, to);
         let cause = if self.has_loss_signal() { Cause::Fast } else { self.recovery_cause() };
         let loss = self.loss_mut();
         *loss.retransmissions.count_mut(cause) += segments;

@@ -233,12 +233,12 @@ fn an_end_from_long_ago_ends_nothing() {
     let segment = Segment::read(&bytes, bytes.len()).unwrap();
     harness.stream.on_segment(Time::from_millis(6), &segment, None);
     harness.flagged(7, 100, 100, 0x11, &[]);
-    assert_eq!((harness.stream.fin(), harness.stream.length()), (None, 1_000));
+    assert_eq!((harness.stream.fin(), harness.stream.unique_bytes()), (None, 1_000));
     assert_eq!(harness.stream.acked(), harness.stream.first() + 1_000);
     // A FIN that is acknowledged already, and whose first copy did not pass.
     harness.ack_with_window(10, 1_001, 60_000, &[]);
     harness.flagged(20, 1_000, 1_000, 0x11, &[]);
-    assert_eq!(harness.stream.length(), 1_000);
+    assert_eq!(harness.stream.unique_bytes(), 1_000);
 }
 
 #[test]
@@ -531,7 +531,7 @@ fn an_acknowledgement_tells_of_what_was_sent_before_it() {
     assert!(harness.sends(300, 1).is_new && harness.sends(340, 2).is_new);
     assert_eq!((harness.counts().retransmissions.timeout, harness.counts().lost_before), (2, 2));
     harness.acks(345, 3);
-    assert_eq!((harness.counts().uncaptured, harness.stream.length()), (0, 3_000));
+    assert_eq!((harness.counts().uncaptured, harness.stream.unique_bytes()), (0, 3_000));
     // Outside the window it does not belong to this stream.
     harness.segment(400, 80_000, 80_000, &[]);
     harness.sends(700, 3);
@@ -677,5 +677,112 @@ proptest! {
             let holes = stream.loss.iter().flat_map(|loss| &loss.holes);
             prop_assert!(holes.into_iter().all(|hole| hole.begin < hole.end));
         }
+    }
+}
+
+#[test]
+fn a_packet_is_lost_at_most_once_and_without_data_not_at_all() {
+    // One packet fills three gaps.
+    let mut harness = Harness::new(0);
+    for (begin, end) in [(0, 100), (110, 200), (210, 300), (310, 400)] {
+        harness.segment(begin.into(), begin, end, &[]);
+    }
+    harness.segment(2_000, 0, 400, &[]);
+    let counts = harness.counts();
+    assert_eq!((counts.lost_before, counts.retransmissions.total()), (1, 1));
+    // SYN and FIN.
+    let mut harness = Harness::new(0);
+    for at in [0, 1_000, 3_000] {
+        harness.flagged(at, 0, 0, 0x02, &[]);
+    }
+    harness.segment(3_100, 1, 51, &[]);
+    for at in [3_200, 3_500, 4_100] {
+        harness.flagged(at, 51, 51, 0x11, &[]);
+    }
+    let counts = harness.counts();
+    assert_eq!((counts.syns_again, counts.fins_again, counts.data_segments), (2, 2, 1));
+    assert_eq!((counts.lost_before + counts.lost_after, counts.retransmissions.total()), (0, 0));
+    // A copy that the network made.
+    let mut harness = Harness::new(0);
+    (0..2).for_each(|_| _ = harness.flagged(0, 0, 0, 0x02, &[]));
+    assert_eq!((harness.counts().syns_again, harness.counts().duplicated), (0, 1));
+}
+
+#[test]
+fn without_the_option_the_segments_of_the_flow_tell_their_size() {
+    let merged = |first: u32| {
+        let bytes = header(0, 0, 0x10, &[]);
+        let mut stream = Stream::new(&Segment::read(&bytes, bytes.len()).unwrap());
+        for length in [first, 14_480] {
+            let segment = Segment::read(&bytes, bytes.len() + length as usize).unwrap();
+            stream.on_segment(Time::ZERO, &segment, None);
+        }
+        stream.counts().data_segments
+    };
+    assert_eq!((merged(1_448), merged(1_400), merged(20)), (11, 12, 11));
+}
+
+#[test]
+fn a_probe_with_the_next_byte_is_data_once() {
+    let mut harness = Harness::new(0);
+    harness.sends(0, 0);
+    harness.ack_with_window(5, 1_000, 0, &[]);
+    for at in [500, 1_500, 3_500] {
+        harness.segment(at, 1_000, 1_001, &[]);
+        harness.ack_with_window(at + 1, 1_000, 0, &[]);
+    }
+    harness.ack_with_window(4_000, 1_000, 60_000, &[]);
+    harness.sends(4_010, 1);
+    harness.acks(4_020, 2);
+    let counts = harness.counts();
+    assert_eq!((counts.window_probes, counts.keep_alives), (3, 0));
+    assert_eq!((counts.retransmissions.total(), counts.lost_after), (0, 0));
+    assert_eq!((harness.stream.unique_bytes(), counts.uncaptured), (2_000, 0));
+    // The receiver takes the byte, and the window stays closed.
+    let mut harness = Harness::new(0);
+    harness.sends(0, 0);
+    harness.ack_with_window(5, 1_000, 0, &[]);
+    harness.segment(500, 1_000, 1_001, &[]);
+    harness.ack_with_window(501, 1_001, 0, &[]);
+    harness.segment(1_500, 1_001, 1_002, &[]);
+    assert_eq!((harness.counts().window_probes, harness.counts().retransmissions.total()), (2, 0));
+    // A byte beyond a window that is full and not closed is data.
+    let mut harness = Harness::new(0);
+    harness.ack_with_window(0, 0, 1_000, &[]);
+    harness.sends(0, 0);
+    harness.segment(500, 1_000, 1_001, &[]);
+    let counts = harness.counts();
+    assert_eq!((counts.window_probes, counts.keep_alives, counts.data_segments), (0, 0, 2));
+}
+
+#[test]
+fn bytes_that_are_recorded_after_their_acknowledgement_are_captured() {
+    let late = |delay: u64| {
+        let mut harness = Harness::new(0);
+        harness.sends(0, 0);
+        harness.acks(5, 3);
+        harness.sends(5 + delay, 1);
+        harness.sends(5 + delay, 2);
+        let counts = harness.counts();
+        let again = counts.retransmissions;
+        assert_eq!(again.total(), again.spurious);
+        (harness.stream.unique_bytes(), counts.uncaptured, again.spurious)
+    };
+    assert_eq!(late(1), (3_000, 0, 0), "the capture recorded them late");
+    assert_eq!(late(300), (3_000, 2_000, 2), "their first copy is not in the capture");
+}
+
+#[test]
+fn a_late_syn_is_that_of_its_stream() {
+    for origin in [0, 1, 5_000, u32::MAX] {
+        let mut harness = Harness::new(origin);
+        harness.segment(0, 0, 1_000, &[]);
+        let before = harness.stream.data_start();
+        let bytes = header(origin.wrapping_sub(1), 0, 0x02, &[]);
+        let syn = Segment::read(&bytes, bytes.len()).unwrap();
+        assert!(harness.stream.is_own_syn(&syn));
+        harness.stream.on_segment(Time::from_millis(1), &syn, None);
+        assert_eq!((harness.stream.data_start(), harness.stream.first()), (before, before - 1));
+        assert_eq!((harness.stream.unique_bytes(), harness.counts().syns_again), (1_000, 0));
     }
 }
