@@ -1,4 +1,5 @@
 //! Each packet is in exactly one class, whatever its bytes are.
+#![allow(clippy::disallowed_methods, reason = "a test is a shell: it opens the files")]
 
 use std::path::Path;
 use std::sync::{Arc, LazyLock};

@@ -18,12 +18,13 @@ fn the_padding_of_a_radiotap_frame_is_skipped() {
     let [plain, extended] = [0x2_u32, 0x8000_0003].map(u32::to_le_bytes);
     let second = 0xa000_0000_u32.to_le_bytes();
     let of = |flags: u8, padding: &[u8]| {
-        // Flags alone, and after three bitmaps and an aligned time.
+        // Flags alone, and after two or three bitmaps and an aligned time.
         let short = [&[0, 0, 9, 0][..], &plain, &[flags]].concat();
         let last = 0x4_u32.to_le_bytes();
         let time = [&[9; 8][..], &[flags, 7]].concat();
         let long = [&[0, 0, 26, 0][..], &extended, &second, &last, &time].concat();
-        [short, long].map(|head| [&head[..], &header(0), padding, &SNAP, &packet].concat())
+        let aligned = [&[0, 0, 26, 0][..], &extended, &last, &[0; 4], &time].concat();
+        [short, long, aligned].map(|head| [&head[..], &header(0), padding, &SNAP, &packet].concat())
     };
     for frame in of(0x20, &[0, 0]).into_iter().chain(of(0x10, &[])) {
         is_the_packet(LinkType::RADIOTAP, &frame);
