@@ -1,8 +1,9 @@
 //! The summary of a run as JSON.
 
-use manyways_flows::analysis::{Histogram, Server};
+use manyways_flows::analysis::{Histogram, Server, Tally};
 use manyways_flows::flow::SenderLimit;
 use manyways_unit::{Span, Time};
+use manyways_wire::frame::{Obstacle, SkipReason, Unread};
 use serde::Serialize;
 
 use crate::work::RunReport;
@@ -27,12 +28,20 @@ pub struct Document {
     tcp_packets: u64,
     tcp_broken: u64,
     udp_packets: u64,
+    udp_broken: u64,
     other_ip_packets: u64,
+    /// Protocols of these packets, and tunnels over UDP whose content is not read.
+    unread: Vec<NotRead>,
     bluetooth_packets: u64,
     not_ip_packets: u64,
     /// Reasons why these frames have no IP packet.
     not_ip: Vec<NotIp>,
     fragments: u64,
+    /// Those that complete no packet: the only packets in none of the classes above.
+    other_fragments: u64,
+    /// Packets in the second and later subframes of IEEE 802.11 frames, and those not analysed.
+    subframes: u64,
+    unread_subframes: u64,
     capture_lost: u64,
     clock_steps_back: u64,
     flows: u64,
@@ -74,12 +83,25 @@ struct CaptureDocument {
 
 #[derive(Debug, Serialize)]
 struct NotIp {
-    /// `link-type`, `ethertype`, `control`, `encrypted` or `broken`.
+    /// A [`SkipReason::kind`], or `others` for all reasons beyond a limit.
     reason: &'static str,
-    /// The link type or the ethertype.
+    /// The link type or the number of the protocol.
     number: Option<u16>,
     name: Option<&'static str>,
     packets: u64,
+    hint: Option<&'static str>,
+}
+
+#[derive(Debug, Serialize)]
+struct NotRead {
+    /// `ip-protocol`, `gre-protocol` or `udp-port`; `others` for all beyond a limit.
+    carrier: &'static str,
+    number: Option<u16>,
+    name: Option<&'static str>,
+    /// `unsupported`, `not-ip`, `encrypted` or `broken`; `None` if it is not a tunnel.
+    reason: Option<&'static str>,
+    packets: u64,
+    hint: Option<&'static str>,
 }
 
 #[derive(Debug, Serialize)]
@@ -112,12 +134,6 @@ impl Document {
             lost: capture.dropped,
             fault: capture.error.clone(),
         });
-        let not_ip = counters.undecoded.iter().map(|(opaque, packets)| NotIp {
-            reason: opaque.kind(),
-            number: opaque.number(),
-            name: opaque.name(),
-            packets: *packets,
-        });
         let limited_by = SenderLimit::ALL
             .into_iter()
             .map(|limit| LimitShare { by: limit.name(), share: summary.limited_by.share(limit) });
@@ -140,11 +156,16 @@ impl Document {
             tcp_packets: counters.tcp,
             tcp_broken: counters.tcp_malformed,
             udp_packets: counters.udp,
+            udp_broken: counters.udp_malformed,
             other_ip_packets: counters.other_protocols,
+            unread: unread(&counters.unread),
             bluetooth_packets: counters.bluetooth,
-            not_ip_packets: counters.undecoded.values().sum(),
-            not_ip: not_ip.collect(),
+            not_ip_packets: counters.undecoded.total(),
+            not_ip: not_ip(&counters.undecoded),
             fragments: counters.fragments,
+            other_fragments: counters.other_fragments,
+            subframes: counters.subframes,
+            unread_subframes: counters.unread_subframes,
             capture_lost: outcome.lost(),
             clock_steps_back: counters.clock_steps_back,
             flows: summary.flows,
@@ -218,6 +239,44 @@ impl RunReport {
         }
         sum
     }
+}
+
+fn not_ip(reasons: &Tally<SkipReason>) -> Vec<NotIp> {
+    let others = Some(reasons.others()).filter(|packets| *packets > 0).map(|packets| NotIp {
+        reason: "others",
+        number: None,
+        name: None,
+        packets,
+        hint: None,
+    });
+    let all = reasons.iter().map(|(reason, packets)| NotIp {
+        reason: reason.kind(),
+        number: reason.number(),
+        name: reason.name(),
+        packets,
+        hint: reason.hint(),
+    });
+    all.chain(others).collect()
+}
+
+fn unread(contents: &Tally<Unread>) -> Vec<NotRead> {
+    let others = Some(contents.others()).filter(|packets| *packets > 0).map(|packets| NotRead {
+        carrier: "others",
+        number: None,
+        name: None,
+        reason: None,
+        packets,
+        hint: None,
+    });
+    let all = contents.iter().map(|(content, packets)| NotRead {
+        carrier: content.carrier(),
+        number: Some(content.number()),
+        name: content.name(),
+        reason: content.obstacle().map(Obstacle::kind),
+        packets,
+        hint: content.hint(),
+    });
+    all.chain(others).collect()
 }
 
 fn secs(samples: &Histogram<Span>) -> Option<f64> {

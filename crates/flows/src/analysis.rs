@@ -8,6 +8,7 @@ mod aggregator;
 mod app_reader;
 mod application;
 mod bluetooth;
+mod class;
 mod devices;
 mod dns;
 mod enrichment;
@@ -40,6 +41,8 @@ pub use self::aggregator::{Aggregator, schemas};
 use self::app_reader::AppRecord;
 use self::application::AppProperties;
 pub use self::application::Application;
+use self::class::Class;
+pub use self::class::Tally;
 pub use self::enrichment::Enrichment;
 pub use self::exchange::FlowExchange;
 pub use self::flow_state::Traffic;
@@ -66,10 +69,10 @@ use crate::server::Organisations;
 use manyways_record::table::{Column, Row};
 use manyways_unit::Prefix;
 use manyways_wire::bluetooth::{Control, Event, Host, StreamSummary};
-use manyways_wire::capture::{Interface, Packet};
+use manyways_wire::capture::{Interface, LinkType, Packet};
 use manyways_wire::dhcp::{self, Leases};
 use manyways_wire::dns::{HostsTable, Lookup, Lookups, Resolution, Transport};
-use manyways_wire::frame::{self, Fragments, IpPacket, Reassembled, SkipReason};
+use manyways_wire::frame::{self, Fragments, IpPacket, Reassembled, SkipReason, Unread};
 use manyways_wire::stream::{Endpoint, Exchange};
 use manyways_wire::tcp::Segment;
 
@@ -187,11 +190,24 @@ pub struct Counters {
     pub bluetooth: u64,
     /// Segments with an incomplete or invalid header.
     pub tcp_malformed: u64,
+    /// Datagrams with an incomplete or invalid header.
+    pub udp_malformed: u64,
     /// IP packets with another protocol.
     pub other_protocols: u64,
+    /// These IP packets by protocol, and the datagrams of tunnels whose content is not read.
+    pub unread: Tally<Unread>,
     /// Frames without a decodable IP packet, by reason.
-    pub undecoded: std::collections::BTreeMap<SkipReason, u64>,
+    pub undecoded: Tally<SkipReason>,
+    /// All fragments of IP packets.
     pub fragments: u64,
+    /// Fragments that complete no packet. The fragment that completes a packet counts in the class
+    /// of the packet.
+    pub other_fragments: u64,
+    /// Analysed packets in the second and later subframes of IEEE 802.11 frames (A-MSDU). The frame
+    /// counts once, in the class of its first packet.
+    pub subframes: u64,
+    /// Those that are not analysed, because other endpoints exchange them.
+    pub unread_subframes: u64,
     /// Packets that the capture reports as lost.
     pub dropped: u64,
     /// Packets that are earlier than the previous packet of the capture, whether or not they match
@@ -225,9 +241,28 @@ pub struct Analysis {
 }
 
 impl Counters {
-    /// Adds packets, the last of which passes at `at`.
-    fn count(&mut self, at: Time, packets: u64, bytes: usize) {
-        self.packets += packets;
+    /// Adds the frames of a packet of this class, the last of which passes at `at`. As this is the
+    /// only place that counts packets and classes, the classes add up to the packets.
+    #[inline]
+    fn count(&mut self, at: Time, frames: u64, bytes: usize, class: Class) {
+        match class {
+            Class::Tcp => self.tcp += 1,
+            Class::TcpMalformed => self.tcp_malformed += 1,
+            Class::Udp(content) => {
+                self.udp += 1;
+                content.into_iter().for_each(|content| self.unread.add(content, 1));
+            }
+            Class::UdpMalformed => self.udp_malformed += 1,
+            Class::OtherIp(content) => {
+                self.other_protocols += 1;
+                self.unread.add(content, 1);
+            }
+            Class::NotIp(reason) => self.undecoded.add(reason, 1),
+            Class::Bluetooth => self.bluetooth += 1,
+            Class::Fragment => self.other_fragments += 1,
+        }
+        self.other_fragments += frames - 1;
+        self.packets += frames;
         self.bytes += bytes as u64;
         if self.last.is_some_and(|last| last <= at) {
             // The fast path: most packets are in order.
@@ -246,11 +281,14 @@ impl Counters {
         self.udp += other.udp;
         self.bluetooth += other.bluetooth;
         self.tcp_malformed += other.tcp_malformed;
+        self.udp_malformed += other.udp_malformed;
         self.other_protocols += other.other_protocols;
-        for (opaque, count) in &other.undecoded {
-            *self.undecoded.entry(*opaque).or_default() += count;
-        }
+        self.unread.add_all(&other.unread);
+        self.undecoded.add_all(&other.undecoded);
         self.fragments += other.fragments;
+        self.other_fragments += other.other_fragments;
+        self.subframes += other.subframes;
+        self.unread_subframes += other.unread_subframes;
         self.dropped += other.dropped;
         self.clock_steps_back += other.clock_steps_back;
         self.first = self.first.into_iter().chain(other.first).min();
@@ -342,15 +380,54 @@ impl Analysis {
             self.settings.filter = Some(filter);
             return;
         }
-        self.count(packet.at, 1, packet.length);
-        if interface.link.is_bluetooth() {
-            self.handle_bluetooth(interface, packet);
+        let is_ethernet = interface.link == LinkType::ETHERNET;
+        if !is_ethernet && interface.link.is_bluetooth() {
+            let class = self.handle_bluetooth(interface, packet);
+            self.count(packet.at, 1, packet.length, class);
             return;
         }
         // Matched by reference, because the value is large.
-        match &frame::ip_packet(interface.link, packet.bytes, packet.length) {
+        let found = &frame::ip_packet(interface.link, packet.bytes, packet.length);
+        let class = match found {
             Ok(datagram) => self.handle_datagram((interface, packet), datagram),
-            Err(opaque) => *self.counters.undecoded.entry(*opaque).or_default() += 1,
+            Err(opaque) => Class::NotIp(*opaque),
+        };
+        self.count(packet.at, 1, packet.length, class);
+        if !is_ethernet {
+            self.handle_subframes((interface, packet), found, None);
+        }
+    }
+
+    /// Handles the packets after the first one of an aggregate (A-MSDU). Those between other
+    /// addresses than the first one are only counted, because their flows may be in other shards.
+    fn handle_subframes(
+        &mut self,
+        (interface, packet): (&Interface, &Packet<'_>),
+        first: &Result<IpPacket<'_>, SkipReason>,
+        filter: Option<&Filter>,
+    ) {
+        let link = interface.link;
+        for found in frame::further_packets(link, packet.bytes, packet.length).flatten() {
+            let of = |packet: &IpPacket<'_>| {
+                let IpPacket { source, destination, .. } = *packet;
+                (source.min(destination), source.max(destination))
+            };
+            let candidate = Candidate {
+                link,
+                frame: packet.bytes,
+                length: packet.length,
+                datagram: Ok(&found),
+            };
+            if filter.is_some_and(|filter| !filter.matches(&candidate)) {
+                continue;
+            }
+            if first.as_ref().is_ok_and(|first| of(first) == of(&found)) && found.fragment.is_none()
+            {
+                self.counters.subframes += 1;
+                self.handle_transport((interface, packet), found.length, &found);
+            } else {
+                self.counters.unread_subframes += 1;
+            }
         }
     }
 
@@ -420,9 +497,9 @@ impl Analysis {
                 ..*datagram
             };
             if filter.matches(&of(frames, Ok(&whole))) {
-                self.count(packet.at, parts as u64, frames);
                 self.counters.fragments += parts as u64;
-                self.handle_transport((interface, packet), frames, &whole);
+                let class = self.handle_transport((interface, packet), frames, &whole);
+                self.count(packet.at, parts as u64, frames, class);
             }
             return;
         }
@@ -432,52 +509,53 @@ impl Analysis {
         if !is_unread && !filter.matches(&candidate) {
             return;
         }
-        self.count(packet.at, 1, packet.length);
-        match found {
-            Ok(datagram) => self.handle_transport((interface, packet), packet.length, &datagram),
+        let class = match &found {
+            Ok(datagram) => self.handle_transport((interface, packet), packet.length, datagram),
             Err(_) if link.is_bluetooth() => self.handle_bluetooth(interface, packet),
-            Err(opaque) => *self.counters.undecoded.entry(opaque).or_default() += 1,
-        }
+            Err(opaque) => Class::NotIp(*opaque),
+        };
+        self.count(packet.at, 1, packet.length, class);
+        self.handle_subframes((interface, packet), &found, Some(filter));
     }
 
-    fn count(&mut self, at: Time, packets: u64, bytes: usize) {
-        self.counters.count(at, packets, bytes);
+    fn count(&mut self, at: Time, frames: u64, bytes: usize, class: Class) {
+        self.counters.count(at, frames, bytes, class);
         if self.settings.overview {
             self.counters.timeline.record(at, Volume { flows: [0; 2], all: bytes as u64 });
         }
     }
 
-    fn handle_bluetooth(&mut self, interface: &Interface, packet: &Packet<'_>) {
-        self.counters.bluetooth += 1;
+    fn handle_bluetooth(&mut self, interface: &Interface, packet: &Packet<'_>) -> Class {
         let host = self.host.get_or_insert_default();
         host.handle(interface, packet, |_| {});
         while let Some(event) = host.poll() {
             self.records.push_back(Record::of(event));
         }
+        Class::Bluetooth
     }
 
     fn handle_datagram(
         &mut self,
         (interface, packet): (&Interface, &Packet<'_>),
         datagram: &IpPacket<'_>,
-    ) {
+    ) -> Class {
         let Some(part) = datagram.fragment else {
-            self.handle_transport((interface, packet), packet.length, datagram);
-            return;
+            return self.handle_transport((interface, packet), packet.length, datagram);
         };
         self.counters.fragments += 1;
-        if let Some(whole) = self.fragments.add(packet.at, datagram, part) {
-            let frames = frame_bytes(&whole, packet, datagram);
-            let Reassembled { payload, payload_length: carried, length, .. } = whole;
-            let whole = IpPacket {
-                payload: &payload,
-                payload_length: carried,
-                fragment: None,
-                length,
-                ..*datagram
-            };
-            self.handle_transport((interface, packet), frames, &whole);
-        }
+        let Some(whole) = self.fragments.add(packet.at, datagram, part) else {
+            return Class::Fragment;
+        };
+        let frames = frame_bytes(&whole, packet, datagram);
+        let Reassembled { payload, payload_length: carried, length, .. } = whole;
+        let whole = IpPacket {
+            payload: &payload,
+            payload_length: carried,
+            fragment: None,
+            length,
+            ..*datagram
+        };
+        self.handle_transport((interface, packet), frames, &whole)
     }
 
     /// `frames` is the original length of all frames of the packet, in bytes.
@@ -486,27 +564,26 @@ impl Analysis {
         (interface, packet): (&Interface, &Packet<'_>),
         frames: usize,
         datagram: &IpPacket<'_>,
-    ) {
+    ) -> Class {
         let (bytes, length) = (datagram.payload, datagram.payload_length);
-        let flow = match datagram.protocol {
+        let (class, flow) = match datagram.protocol {
             TCP => match &mut Segment::read(bytes, length) {
                 Some(segment) => {
                     segment.ip_id = datagram.id;
-                    self.counters.tcp += 1;
-                    self.handle_segment(packet.at, datagram, segment, true)
+                    (Class::Tcp, self.handle_segment(packet.at, datagram, segment, true))
                 }
-                None => {
-                    self.counters.tcp_malformed += 1;
-                    None
-                }
+                None => (Class::TcpMalformed, None),
             },
-            UDP => manyways_wire::udp::Datagram::read(bytes, length).and_then(|carried| {
-                self.counters.udp += 1;
-                self.handle_udp(packet.at, datagram, &carried)
-            }),
-            _ => {
-                self.counters.other_protocols += 1;
-                None
+            UDP => match manyways_wire::udp::Datagram::read(bytes, length) {
+                Some(carried) => {
+                    let class = Class::Udp(frame::unread(datagram));
+                    (class, self.handle_udp(packet.at, datagram, &carried))
+                }
+                None => (Class::UdpMalformed, None),
+            },
+            other => {
+                let content = frame::unread(datagram).unwrap_or(Unread::Protocol(other));
+                (Class::OtherIp(content), None)
             }
         };
         if let (true, Some((_, from))) = (self.settings.overview, flow) {
@@ -538,6 +615,7 @@ impl Analysis {
                 application: None,
             }));
         }
+        class
     }
 
     /// Handles a TCP segment, and earlier ones that it explains if it `is_first` handled now.

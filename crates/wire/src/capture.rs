@@ -89,10 +89,13 @@ impl LinkType {
     pub const ETHERNET: Self = Self(1);
     /// PPP, with or without HDLC framing.
     pub const PPP: Self = Self(9);
+    /// PPP in HDLC framing, or Cisco HDLC.
+    pub const PPP_HDLC: Self = Self(50);
     /// PPPoE session header.
     pub const PPPOE: Self = Self(51);
     /// IP without a link-layer header.
     pub const RAW: Self = Self(101);
+    pub const CISCO_HDLC: Self = Self(104);
     pub const WIFI: Self = Self(105);
     /// As [`LinkType::NULL`], in big-endian order.
     pub const LOOP: Self = Self(108);
@@ -102,6 +105,8 @@ impl LinkType {
     pub const RADIOTAP: Self = Self(127);
     /// Bluetooth HCI with a packet type before each packet (H4).
     pub const HCI_H4: Self = Self(187);
+    /// Properties of a radio before a packet, with the link type of the packet (PPI).
+    pub const PPI: Self = Self(192);
     /// As [`LinkType::HCI_H4`], with the direction before each packet.
     pub const HCI_H4_DIRECTED: Self = Self(201);
     pub const IPV4: Self = Self(228);
@@ -120,6 +125,14 @@ impl LinkType {
     /// As [`LinkType::HCI_DATA`], for other records of the Linux Bluetooth monitor: added and
     /// removed adapters, and notes.
     pub const HCI_MONITOR_OTHER: Self = Self(0xf004);
+
+    /// Maps the system-specific numbers for raw IP to the registered one.
+    pub(crate) fn normalized(self) -> Self {
+        match self.0 {
+            12 | 14 => Self::RAW,
+            _ => self,
+        }
+    }
 
     /// Whether the packets are Bluetooth HCI in any encapsulation.
     pub fn is_bluetooth(self) -> bool {

@@ -1,8 +1,9 @@
 //! From a frame of any link layer to the IP packet in it, through the headers around the packet.
 //!
-//! Reads Ethernet with VLANs, Linux cooked headers, PPP and PPPoE, IEEE 802.11, MPLS, and the
-//! tunnels VXLAN, GTP-U, CAPWAP, GRE and IP in IP. If the content of a tunnel cannot be read, the
-//! result is the outer packet, so that tunnels lose no packets.
+//! Reads Ethernet with VLANs, Linux cooked headers, PPP and PPPoE, Cisco HDLC, IEEE 802.11, MPLS,
+//! and the tunnels VXLAN, GENEVE, GTP-U, CAPWAP, GRE with ERSPAN and PPTP, and IP in IP. If the
+//! content of a tunnel cannot be read, the result is the outer packet, so that tunnels lose no
+//! packets; [`unread`] then names the content.
 //!
 //! This module reads IP headers without etherparse, which the lab uses. Packets of the lab are
 //! complete, but captured packets can be truncated anywhere, and etherparse 0.21 reads past the end
@@ -15,12 +16,17 @@ mod reason;
 #[cfg(test)]
 mod tests;
 mod tunnel;
+mod unread;
 mod vlan;
+mod wifi;
 
 use std::net::IpAddr;
 
 pub use self::fragments::{Fragments, Reassembled};
+pub use self::unread::{Obstacle, Unread, unread};
 pub use self::vlan::vlans;
+use self::wifi::WifiFormat;
+pub use self::wifi::further_packets;
 use crate::capture::LinkType;
 
 const TCP: u8 = 6;
@@ -71,6 +77,12 @@ pub enum SkipReason {
     Link(LinkType),
     /// The frame carries another protocol, given as an EtherType.
     Protocol(u16),
+    /// PPP carries another protocol, or an encrypted or compressed packet.
+    Ppp(u16),
+    /// IEEE 802.2 carries another protocol, given as the destination's service access point.
+    Llc(u8),
+    /// The header of a loopback frame has another address family.
+    Family(u16),
     /// The frame belongs to the link layer: beacons, keep-alives, spanning tree.
     Control,
     /// Encrypted by the link layer.
@@ -94,6 +106,8 @@ enum Layer {
     Link(LinkType),
     /// EtherType.
     Ether(u16),
+    /// IEEE 802.11.
+    Wifi(WifiFormat),
     Ip,
 }
 
@@ -114,14 +128,14 @@ pub fn ip_packet<'a>(
     {
         return Ok(found);
     }
-    innermost(link, rest)
+    innermost(Layer::Link(link), rest)
 }
 
 #[inline(never)]
-fn innermost(link: LinkType, rest: Cursor<'_>) -> Result<IpPacket<'_>, SkipReason> {
-    let mut found = find_ip(Layer::Link(link), rest)?;
+fn innermost(layer: Layer, rest: Cursor<'_>) -> Result<IpPacket<'_>, SkipReason> {
+    let mut found = find_ip(layer, rest)?;
     for _ in 0..MAX_DEPTH {
-        let Some((layer, rest)) = tunnel::decapsulate(&found) else { break };
+        let Some(Ok((layer, rest))) = tunnel::decapsulate(&found) else { break };
         let Ok(inner) = find_ip(layer, rest) else { break };
         found = IpPacket { is_tunnelled: true, ..inner };
     }
@@ -134,6 +148,7 @@ fn find_ip(mut layer: Layer, mut rest: Cursor<'_>) -> Result<IpPacket<'_>, SkipR
             Layer::Ip => return ip::ip_packet(rest).ok_or(SkipReason::Broken),
             Layer::Link(link) => link::read_link_header(link, rest)?,
             Layer::Ether(protocol) => link::read_ether_header(protocol, rest)?,
+            Layer::Wifi(format) => wifi::read_wifi_header(format, rest)?,
         };
     }
     Err(SkipReason::Broken)
@@ -175,6 +190,12 @@ impl<'a> Cursor<'a> {
     fn skip(self, count: usize) -> Option<Self> {
         let bytes = self.bytes.get(count..)?;
         Some(Self { bytes, length: self.length - count })
+    }
+
+    /// The first `length` bytes; `None` if there are fewer.
+    fn limit(self, length: usize) -> Option<Self> {
+        let bytes = &self.bytes[..self.bytes.len().min(length)];
+        (length <= self.length).then_some(Self { bytes, length })
     }
 
     fn u8(self, at: usize) -> Option<u8> {

@@ -19,12 +19,16 @@ pub struct Datagram<'a> {
 impl<'a> Datagram<'a> {
     /// Reads the datagram in an IP packet whose payload has `length` bytes, of which `bytes` were
     /// captured. `None` if the header is incomplete, or if the length in it is shorter than the
-    /// header or longer than the packet, because receivers discard these datagrams. Bytes after the
-    /// datagram (UDP options, RFC 9868) are skipped.
+    /// header or longer than the packet, because receivers discard these datagrams. A length of 0
+    /// means the rest of the packet, in jumbograms (RFC 2675) and in packets that offloads merged.
+    /// Bytes after the datagram (UDP options, RFC 9868) are skipped.
     pub fn read(bytes: &'a [u8], length: usize) -> Option<Self> {
         let header: &[u8; HEADER] = bytes.first_chunk()?;
         let short = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
-        let declared = usize::from(short(4));
+        let declared = match usize::from(short(4)) {
+            0 => length,
+            declared => declared,
+        };
         if declared < HEADER || declared > length {
             return None;
         }
@@ -67,11 +71,20 @@ mod tests {
     fn invalid_lengths_are_rejected() {
         assert_eq!(Datagram::read(&DATAGRAM[..7], 12), None, "the header is truncated");
         assert_eq!(Datagram::read(DATAGRAM, 10), None, "longer than the packet");
-        for declared in [0, 7] {
+        for declared in [1, 7] {
             let mut bytes = DATAGRAM.to_vec();
             bytes[5] = declared;
             assert_eq!(Datagram::read(&bytes, 12), None);
         }
+    }
+
+    #[test]
+    fn without_a_length_the_datagram_is_as_long_as_its_packet() {
+        let mut bytes = DATAGRAM.to_vec();
+        bytes[5] = 0;
+        let found = Datagram::read(&bytes, 70_000).unwrap();
+        assert_eq!((found.payload, found.length), (&b"abcd"[..], 69_992));
+        assert_eq!(Datagram::read(&bytes[..8], 7), None);
     }
 
     proptest! {

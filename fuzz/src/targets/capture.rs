@@ -72,11 +72,17 @@ pub(super) fn frame(bytes: &[u8]) {
         if let Ok(found) = frame::ip_packet(link, there, frame.len()) {
             check_datagram(&found);
         }
+        for found in frame::further_packets(link, there, frame.len()).flatten() {
+            check_datagram(&found);
+        }
     }
 }
 
 fn check_datagram(found: &IpPacket<'_>) {
     assert!(found.payload.len() <= found.payload_length && found.payload_length <= found.length);
+    if let Some(unread) = frame::unread(found) {
+        assert!(!unread.to_string().is_empty() && unread.hint() != Some(""));
+    }
     let Some(segment) = Segment::read(found.payload, found.payload_length) else { return };
     assert!(segment.payload.len() <= segment.length as usize);
     let options = segment.options;

@@ -211,6 +211,42 @@ fn packets_that_are_not_ip_are_told_by_their_reason() {
         "{}",
         done.stderr
     );
+    assert!(
+        done.stderr.contains("hint: capture on the interface of the packets"),
+        "{}",
+        done.stderr
+    );
+}
+
+#[test]
+fn packets_that_are_not_read_are_told_with_their_number_and_a_hint() {
+    let dir = folder();
+    let path = dir.path().join("a.pcap");
+    let packet = |protocol: u8, payload: &[u8]| {
+        let length = (20 + payload.len()) as u8;
+        let head = [0x45, 0, 0, length, 0, 7, 0, 0, 64, protocol, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2];
+        [&[2; 12][..], &[8, 0], &head, payload].concat()
+    };
+    let mut bytes = header(ETHERNET);
+    for number in 0..3 {
+        record(&mut bytes, number, &packet(47, &[&[0, 0, 0x88, 0x3e][..], &[0; 40]].concat()));
+    }
+    record(&mut bytes, 3, &packet(1, &[8, 0, 0, 0]));
+    // UDP with a truncated header.
+    record(&mut bytes, 4, &packet(17, &[0, 53, 0, 53]));
+    fs::write(&path, &bytes).expect("a file is written");
+    let done = flows(&[&path]).expect_success();
+    for words in [
+        "UDP 0, other IP 4, not IP 0, UDP truncated or malformed 1\n",
+        "3 packets in GRE protocol 0x883e (WCCP): not read (capture before or after the tunnel)\n",
+        "1 packet in IP protocol 1 (ICMP)\n",
+    ] {
+        assert!(done.stdout.contains(words), "{words}: {}", done.stdout);
+    }
+    let done = flows(&[&path, Path::new("--json")]).expect_success();
+    for words in ["\"udp_broken\":1", "\"carrier\":\"gre-protocol\",\"number\":34878"] {
+        assert!(done.stdout.replace([' ', '\n'], "").contains(words), "{words}: {}", done.stdout);
+    }
 }
 
 #[test]

@@ -38,20 +38,21 @@ pub fn report(outcome: &RunReport) -> ExitCode {
     if code == ExitCode::FAILURE {
         eprintln!("hint: the results cover the packets before this error");
     }
-    for (opaque, packets) in &outcome.counters.undecoded {
-        let packets_are = plural(*packets, "packet");
+    for (opaque, packets) in outcome.counters.undecoded.iter() {
+        let packets_are = plural(packets, "packet");
         match opaque {
             SkipReason::Link(_) => {
                 eprintln!("manyways: cannot decode {packets_are}: {opaque}");
-                eprintln!("hint: capture on an Ethernet interface, or on Linux's `any`");
                 code = ExitCode::FAILURE;
             }
-            // Truncated or malformed frames are in nearly every capture.
-            SkipReason::Broken if *packets > outcome.counters.packets / 2 => {
+            // Truncated, malformed and encrypted frames are in nearly every capture.
+            _ if packets > outcome.counters.packets / 2 && opaque.hint().is_some() => {
                 eprintln!("manyways: {packets_are}, more than half, are {opaque}");
-                eprintln!("hint: is the link type right, and the snap length at least 96 bytes?");
             }
-            _ => {}
+            _ => continue,
+        }
+        if let Some(hint) = opaque.hint() {
+            eprintln!("hint: {hint}");
         }
     }
     code

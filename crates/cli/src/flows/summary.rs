@@ -1,12 +1,11 @@
 //! Summary of a run as text.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
 use manyways_capture::RunReport;
-use manyways_flows::analysis::Histogram;
+use manyways_flows::analysis::{Counters, Histogram, Tally};
 use manyways_flows::flow::SenderLimit;
 use manyways_report::number::{count, plural, span};
 use manyways_unit::Span;
@@ -34,25 +33,12 @@ pub fn text(outcome: &RunReport, rows: &[(&str, u64)], folder: Option<&Path>) ->
             duration_text(outcome)
         ),
     );
-    let opaque: u64 = counters.undecoded.values().sum();
-    let broken = counters.tcp_malformed;
-    line(
-        "",
-        format!(
-            "TCP {}, UDP {}, other IP {}, not IP {}{}",
-            count(counters.tcp),
-            count(counters.udp),
-            count(counters.other_protocols),
-            count(opaque),
-            if broken > 0 {
-                format!(", TCP truncated or malformed {}", count(broken))
-            } else {
-                String::new()
-            }
-        ),
-    );
-    if opaque > 0 {
+    line("", format!("{}{}", classes(counters), small_classes(counters)));
+    if counters.undecoded.total() > 0 {
         line("Not IP", reasons(&counters.undecoded));
+    }
+    for (index, words) in unread(counters).into_iter().enumerate() {
+        line(if index == 0 { "Not read" } else { "" }, words);
     }
     let dropped = outcome.lost();
     if dropped + summary.uncaptured > 0 {
@@ -171,19 +157,70 @@ pub fn limit_description(limit: SenderLimit) -> &'static str {
     }
 }
 
+/// The classes of packets that every summary has.
+pub fn classes(counters: &Counters) -> String {
+    format!(
+        "TCP {}, UDP {}, other IP {}, not IP {}",
+        count(counters.tcp),
+        count(counters.udp),
+        count(counters.other_protocols),
+        count(counters.undecoded.total()),
+    )
+}
+
+/// The other classes that have packets.
+fn small_classes(counters: &Counters) -> String {
+    let classes = [
+        ("Bluetooth", counters.bluetooth),
+        ("TCP truncated or malformed", counters.tcp_malformed),
+        ("UDP truncated or malformed", counters.udp_malformed),
+        ("fragments before the last of a packet", counters.other_fragments),
+    ];
+    let here = classes.into_iter().filter(|(_, packets)| *packets > 0);
+    here.map(|(name, packets)| format!(", {name} {}", count(packets))).collect()
+}
+
 /// Reasons why packets are not IP, most frequent first.
-pub fn reasons(opaque: &BTreeMap<SkipReason, u64>) -> String {
+pub fn reasons(opaque: &Tally<SkipReason>) -> String {
     const SHOWN: usize = 6;
-    let mut all: Vec<(&SkipReason, &u64)> = opaque.iter().collect();
-    all.sort_by_key(|(_, packets)| Reverse(**packets));
-    let shown =
-        all.iter().take(SHOWN).map(|(opaque, packets)| format!("{opaque} {}", count(**packets)));
-    let mut parts: Vec<String> = shown.collect();
-    let others: u64 = all.iter().skip(SHOWN).map(|(_, packets)| **packets).sum();
+    let (shown, others) = most_frequent(opaque, SHOWN);
+    let mut parts: Vec<String> =
+        shown.into_iter().map(|(opaque, packets)| format!("{opaque} {}", count(packets))).collect();
     if others > 0 {
         parts.push(format!("others {}", count(others)));
     }
     parts.join(", ")
+}
+
+/// IP protocols and tunnels that are not read, most frequent first, each with a hint if it helps.
+pub fn unread(counters: &Counters) -> Vec<String> {
+    const SHOWN: usize = 6;
+    let (shown, others) = most_frequent(&counters.unread, SHOWN);
+    let mut lines: Vec<String> = shown
+        .into_iter()
+        .map(|(content, packets)| {
+            let hint = content.hint().map_or_else(String::new, |hint| format!(" ({hint})"));
+            format!("{} in {content}{hint}", plural(packets, "packet"))
+        })
+        .collect();
+    if others > 0 {
+        lines.push(format!("{} in others", plural(others, "packet")));
+    }
+    if counters.unread_subframes > 0 {
+        let packets = plural(counters.unread_subframes, "packet");
+        lines.push(format!("{packets} in later subframes of IEEE 802.11 to other addresses"));
+    }
+    lines
+}
+
+/// The most frequent kinds, and the packets of all others.
+fn most_frequent<K: Copy + Ord>(tally: &Tally<K>, shown: usize) -> (Vec<(K, u64)>, u64) {
+    let mut all: Vec<(K, u64)> = tally.iter().collect();
+    all.sort_by_key(|(_, packets)| Reverse(*packets));
+    let rest = all.get(shown..).unwrap_or_default();
+    let others = tally.others() + rest.iter().map(|(_, packets)| packets).sum::<u64>();
+    all.truncate(shown);
+    (all, others)
 }
 
 /// Recorded time, and the total time if that is longer.
@@ -226,6 +263,7 @@ pub fn size(bytes: u64) -> String {
 mod tests {
     use manyways_capture::{CaptureStats, Document};
     use manyways_unit::Time;
+    use manyways_wire::frame::{Obstacle, Unread};
 
     use super::*;
 
@@ -269,16 +307,46 @@ mod tests {
             (SkipReason::Protocol(0x00f9), 4_120),
             (SkipReason::Broken, 6),
         ]
-        .into();
+        .into_iter()
+        .collect();
         let text = text(&outcome, &[], None);
         let words = "Not IP       Qualcomm MAP (0x00f9) 4,120, ARP (0x0806) 7, truncated or broken before IP 6";
         assert!(text.contains(words), "{text}");
         let document =
             manyways_record::document::to_json(&Document::new(&outcome, &[], false)).unwrap();
-        let words = r#"{"reason":"ethertype","number":249,"name":"Qualcomm MAP","packets":4120}"#;
+        let words = r#"{"reason":"ethertype","number":249,"name":"Qualcomm MAP","packets":4120,"hint":null}"#;
         assert!(document.contains(words), "{document}");
         outcome.counters.undecoded =
             (1..=9).map(|number| (SkipReason::Protocol(number), 1)).collect();
         assert!(reasons(&outcome.counters.undecoded).ends_with("ethertype 0x0006 1, others 3"));
+    }
+
+    #[test]
+    fn every_packet_that_is_not_read_is_named_with_its_number_and_a_hint() {
+        let mut outcome = RunReport::default();
+        outcome.counters.unread = [
+            (Unread::Gre(0x883e, Obstacle::Unsupported), 2_407),
+            (Unread::Udp(4789, Obstacle::NotIp), 3),
+            (Unread::Protocol(1), 12),
+            (Unread::Protocol(50), 1),
+        ]
+        .into_iter()
+        .collect();
+        (outcome.counters.udp_malformed, outcome.counters.other_fragments) = (5, 6);
+        let text = text(&outcome, &[], None);
+        for words in [
+            "not IP 0, UDP truncated or malformed 5, fragments before the last of a packet 6\n",
+            "Not read     2,407 packets in GRE protocol 0x883e (WCCP): not read (capture before or after the tunnel)\n",
+            "             12 packets in IP protocol 1 (ICMP)\n",
+            "             3 packets in UDP port 4789 (VXLAN): no IP packet inside\n",
+            "             1 packet in IP protocol 50 (ESP): encrypted or compressed (capture where",
+        ] {
+            assert!(text.contains(words), "{words}: {text}");
+        }
+        let document =
+            manyways_record::document::to_json(&Document::new(&outcome, &[], false)).unwrap();
+        let words = r#"{"carrier":"gre-protocol","number":34878,"name":"WCCP","reason":"unsupported","packets":2407,"hint":"capture before or after the tunnel"}"#;
+        assert!(document.contains(words), "{document}");
+        assert!(document.contains(r#""udp_broken":5"#), "{document}");
     }
 }

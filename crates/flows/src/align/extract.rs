@@ -127,14 +127,21 @@ impl TrackExtractor {
             self.handle_bluetooth(interface, packet);
             return;
         }
-        let Ok(datagram) = frame::ip_packet(interface.link, packet.bytes, packet.length) else {
-            return;
-        };
+        let (link, bytes, length) = (interface.link, packet.bytes, packet.length);
+        if let Ok(datagram) = frame::ip_packet(link, bytes, length) {
+            self.handle_datagram(at, &datagram);
+        }
+        for datagram in frame::further_packets(link, bytes, length).flatten() {
+            self.handle_datagram(at, &datagram);
+        }
+    }
+
+    fn handle_datagram(&mut self, at: Time, datagram: &IpPacket<'_>) {
         let Some(part) = datagram.fragment else {
-            self.handle_tcp(at, &datagram);
+            self.handle_tcp(at, datagram);
             return;
         };
-        if let Some(whole) = self.fragments.add(at, &datagram, part) {
+        if let Some(whole) = self.fragments.add(at, datagram, part) {
             let frame::Reassembled { payload, payload_length: carried, .. } = whole;
             self.handle_tcp(
                 at,
@@ -142,7 +149,7 @@ impl TrackExtractor {
                     payload: &payload,
                     payload_length: carried,
                     fragment: None,
-                    ..datagram
+                    ..*datagram
                 },
             );
         }

@@ -44,7 +44,7 @@ impl Pcap {
         let link = LinkType(order.u32(header, 20) as u16);
         let snap = order.u32(header, 16);
         let interface = Interface {
-            link: normalize_link_type(link),
+            link: link.normalized(),
             snap_length: snap,
             name: String::new(),
             dropped: 0,
@@ -78,13 +78,5 @@ impl Pcap {
             is_out_of_order: false,
         };
         Ok(Step::Packet(packet, end))
-    }
-}
-
-/// Maps the system-specific numbers for raw IP to the registered one.
-pub(super) fn normalize_link_type(link: LinkType) -> LinkType {
-    match link.0 {
-        12 | 14 => LinkType::RAW,
-        _ => link,
     }
 }

@@ -3,7 +3,6 @@
 use manyways_unit::Time;
 
 use super::number::{Order, Tick};
-use super::pcap::normalize_link_type;
 use super::{FormatError, Interface, LinkType, MAX_BLOCK_LENGTH, MAX_INTERFACES, Packet, Step};
 
 /// Type of the section header block, a palindrome in both byte orders.
@@ -120,7 +119,7 @@ impl Pcapng {
                 _ => {}
             }
         }
-        let link = normalize_link_type(LinkType(self.order.u16(content, 0)));
+        let link = LinkType(self.order.u16(content, 0)).normalized();
         let snap = self.order.u32(content, 4);
         interfaces.push(Interface { link, snap_length: snap, name, dropped: 0 });
         self.clocks.push(clock);

@@ -1,14 +1,17 @@
 //! Link-layer headers before IP.
 
+use super::wifi::{self, WifiFormat};
 use super::{Cursor, Layer, SkipReason};
 use crate::capture::LinkType;
 
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
+/// MPLS with labels for one receiver.
+pub(super) const MPLS: u16 = 0x8847;
 /// Transparent Ethernet Bridging: Ethernet inside another protocol.
 pub(super) const BRIDGED: u16 = 0x6558;
 /// Values of the type field below this are lengths of IEEE 802.3 frames.
-const MIN_ETHERTYPE: u16 = 0x0600;
+pub(super) const MIN_ETHERTYPE: u16 = 0x0600;
 const SNAP: [u8; 3] = [0xaa, 0xaa, 0x03];
 
 /// Reads the header of a link type and returns the rest after the header.
@@ -21,11 +24,16 @@ pub(super) fn read_link_header(
         LinkType::ETHERNET => rest.u16(12).zip(rest.skip(14)).map(ether_layer),
         LinkType::SLL => return cooked(rest.u16(14), rest.skip(16)),
         LinkType::SLL2 => return cooked(rest.u16(0), rest.skip(20)),
-        LinkType::NULL | LinkType::LOOP => family(rest),
+        LinkType::NULL | LinkType::LOOP => return family(rest),
         LinkType::PPP => return ppp(rest),
         LinkType::PPPOE => return pppoe(rest),
-        LinkType::WIFI => return wifi(rest),
-        LinkType::RADIOTAP => radiotap(rest),
+        // The address shows which of the two (RFC 1547, 4.3.1).
+        LinkType::PPP_HDLC if matches!(rest.bytes, [0x0f | 0x8f, ..]) => return cisco_hdlc(rest),
+        LinkType::PPP_HDLC => return ppp(rest),
+        LinkType::CISCO_HDLC => return cisco_hdlc(rest),
+        LinkType::WIFI => Some((Layer::Wifi(WifiFormat::default()), rest)),
+        LinkType::RADIOTAP => wifi::radiotap(rest),
+        LinkType::PPI => ppi(rest),
         _ => return Err(SkipReason::Link(link)),
     };
     found.ok_or(SkipReason::Broken)
@@ -39,7 +47,7 @@ pub(super) fn read_ether_header(
     let found = match protocol {
         IPV4 | IPV6 => Some((Layer::Ip, rest)),
         _ if is_vlan(protocol) => rest.u16(2).zip(rest.skip(4)).map(ether_layer),
-        0x8847 | 0x8848 => mpls(rest),
+        MPLS | 0x8848 => mpls(rest),
         0x8864 => return pppoe(rest),
         BRIDGED => Some((Layer::Link(LinkType::ETHERNET), rest)),
         _ if protocol < MIN_ETHERTYPE => return llc(rest),
@@ -70,12 +78,18 @@ fn cooked(
 }
 
 /// Reads the LLC header (IEEE 802.2).
-fn llc(rest: Cursor<'_>) -> Result<(Layer, Cursor<'_>), SkipReason> {
+pub(super) fn llc(rest: Cursor<'_>) -> Result<(Layer, Cursor<'_>), SkipReason> {
+    /// Spanning tree.
+    const BRIDGES: u8 = 0x42;
+    /// A test of the link, or SNAP with another control field.
+    const LINK: [u8; 2] = [0x00, SNAP[0]];
     if !rest.bytes.starts_with(&SNAP) {
-        return Err(if rest.bytes.len() < SNAP.len() {
-            SkipReason::Broken
-        } else {
-            SkipReason::Control
+        return Err(match *rest.bytes {
+            [target, _, _, ..] if target == BRIDGES || LINK.contains(&target) => {
+                SkipReason::Control
+            }
+            [target, _, _, ..] => SkipReason::Llc(target),
+            _ => SkipReason::Broken,
         });
     }
     match rest.u16(6).zip(rest.skip(8)).ok_or(SkipReason::Broken)? {
@@ -85,15 +99,15 @@ fn llc(rest: Cursor<'_>) -> Result<(Layer, Cursor<'_>), SkipReason> {
 }
 
 /// Reads the address family, four bytes in the byte order of the capturing host.
-fn family(rest: Cursor<'_>) -> Option<(Layer, Cursor<'_>)> {
-    let number = rest.u32(0)?;
+fn family(rest: Cursor<'_>) -> Result<(Layer, Cursor<'_>), SkipReason> {
+    let (number, rest) = rest.u32(0).zip(rest.skip(4)).ok_or(SkipReason::Broken)?;
     let number = if number > 0xffff { number.swap_bytes() } else { number };
-    // IPv6 has a different number on each BSD and on macOS; the IP header contains the version.
-    let layer = match number {
-        2 | 10 | 24 | 28 | 30 => Layer::Ip,
-        _ => Layer::Ether(u16::try_from(number).unwrap_or(u16::MAX)),
-    };
-    Some((layer, rest.skip(4)?))
+    match u16::try_from(number).unwrap_or(u16::MAX) {
+        // IPv6 has a different number on each BSD and on macOS; the IP header contains the version.
+        2 | 10 | 24 | 28 | 30 => Ok((Layer::Ip, rest)),
+        number if number < MIN_ETHERTYPE => Err(SkipReason::Family(number)),
+        number => Ok((Layer::Ether(number), rest)),
+    }
 }
 
 fn ppp(rest: Cursor<'_>) -> Result<(Layer, Cursor<'_>), SkipReason> {
@@ -108,10 +122,12 @@ fn ppp(rest: Cursor<'_>) -> Result<(Layer, Cursor<'_>), SkipReason> {
     let rest = rest.skip(taken).ok_or(SkipReason::Broken)?;
     match protocol {
         0x0021 | 0x0057 => Ok((Layer::Ip, rest)),
-        0x0281 | 0x0283 => Ok((Layer::Ether(0x8847), rest)),
-        0x0053 => Err(SkipReason::Encrypted),
+        0x0281 | 0x0283 => Ok((Layer::Ether(MPLS), rest)),
+        0x0053 | 0x0055 => Err(SkipReason::Encrypted),
         // A part of the framing only: 0x00ff is not assigned.
         0x00ff => Err(SkipReason::Broken),
+        // Numbers from 0x4000 are control protocols (RFC 1661, 2).
+        _ if protocol < 0x4000 => Err(SkipReason::Ppp(protocol)),
         _ => Err(SkipReason::Control),
     }
 }
@@ -140,32 +156,22 @@ fn mpls(mut rest: Cursor<'_>) -> Option<(Layer, Cursor<'_>)> {
     }
 }
 
-fn radiotap(rest: Cursor<'_>) -> Option<(Layer, Cursor<'_>)> {
-    let length = rest.u16(2)?.swap_bytes();
-    Some((Layer::Link(LinkType::WIFI), rest.skip(usize::from(length).max(8))?))
+/// Reads the header of Cisco HDLC: address, control field and an EtherType.
+fn cisco_hdlc(rest: Cursor<'_>) -> Result<(Layer, Cursor<'_>), SkipReason> {
+    /// Keep-alives and addresses (SLARP), which share the number with RARP.
+    const SLARP: u16 = 0x8035;
+    match rest.u16(2).zip(rest.skip(4)).ok_or(SkipReason::Broken)? {
+        (SLARP, _) => Err(SkipReason::Control),
+        (protocol, _) if protocol < MIN_ETHERTYPE => Err(SkipReason::Protocol(protocol)),
+        found => Ok(ether_layer(found)),
+    }
 }
 
-/// Reads IEEE 802.11, which is little-endian.
-fn wifi(rest: Cursor<'_>) -> Result<(Layer, Cursor<'_>), SkipReason> {
-    const DATA: u8 = 2;
-    let kind = rest.u8(0).ok_or(SkipReason::Broken)?;
-    let flags = rest.u8(1).ok_or(SkipReason::Broken)?;
-    let (subtype, is_bridged) = (kind >> 4, flags & 3 == 3);
-    // The third bit of the subtype marks frames without data.
-    if kind & 3 != 0 || kind >> 2 & 3 != DATA || subtype & 4 != 0 {
-        return Err(SkipReason::Control);
-    }
-    if flags & 0x40 != 0 {
-        return Err(SkipReason::Encrypted);
-    }
-    let mut header = if is_bridged { 30 } else { 24 };
-    if subtype & 8 != 0 {
-        let control = rest.u8(header).ok_or(SkipReason::Broken)?;
-        if control & 0x80 != 0 {
-            // An aggregate of several frames (A-MSDU).
-            return Err(SkipReason::Control);
-        }
-        header += if flags & 0x80 != 0 { 6 } else { 2 };
-    }
-    llc(rest.skip(header).ok_or(SkipReason::Broken)?)
+/// Reads the header of PPI, which is little-endian and contains the link type of the packet.
+fn ppi(rest: Cursor<'_>) -> Option<(Layer, Cursor<'_>)> {
+    const HEADER: usize = 8;
+    let length = usize::from(rest.u16(2)?.swap_bytes());
+    let link = u16::try_from(rest.u32(4)?.swap_bytes()).ok()?;
+    let inner = rest.skip(length).filter(|_| length >= HEADER)?;
+    Some((Layer::Link(LinkType(link).normalized()), inner))
 }

@@ -1,3 +1,6 @@
+mod encapsulations;
+mod wifi;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -238,6 +241,14 @@ fn frames_without_ip_have_a_reason() {
         (LinkType::ETHERNET, ethernet(0x0806, &[0; 28]), SkipReason::Protocol(0x0806)),
         (LinkType::SLL, cooked, SkipReason::Protocol(0x00f9)),
         (LinkType::ETHERNET, ethernet(38, &[0x42, 0x42, 3, 0]), SkipReason::Control),
+        (LinkType::ETHERNET, ethernet(60, &[0xfe, 0xfe, 3, 0x83]), SkipReason::Llc(0xfe)),
+        (LinkType::NULL, vec![16, 0, 0, 0, 1, 2, 3], SkipReason::Family(16)),
+        (LinkType::PPP, vec![0xff, 3, 0, 0xfd, 1], SkipReason::Ppp(0xfd)),
+        (LinkType::PPP, vec![0xff, 3, 0, 0x53, 1], SkipReason::Encrypted),
+        (LinkType::CISCO_HDLC, vec![0x8f, 0, 0x80, 0x35, 0, 0, 0, 2], SkipReason::Control),
+        (LinkType::CISCO_HDLC, vec![0x8f, 0, 0x20, 0, 1], SkipReason::Protocol(0x2000)),
+        (LinkType::PPI, vec![0, 0, 8, 0, 147, 0, 0, 0, 1], SkipReason::Link(LinkType(147))),
+        (LinkType::PPI, vec![0, 0, 7, 0, 1, 0, 0, 0, 1], SkipReason::Broken),
         (LinkType::WIFI, beacon.to_vec(), SkipReason::Control),
         (LinkType::WIFI, null.to_vec(), SkipReason::Control),
         (LinkType::WIFI, protected.to_vec(), SkipReason::Encrypted),
@@ -253,7 +264,9 @@ fn frames_without_ip_have_a_reason() {
 proptest! {
     #[test]
     fn any_bytes_on_any_link_type_are_read(
-        link in prop::sample::select(vec![0_u16, 1, 9, 51, 101, 105, 108, 113, 127, 228, 276]),
+        link in prop::sample::select(vec![
+            0_u16, 1, 9, 50, 51, 101, 104, 105, 108, 113, 127, 192, 228, 276,
+        ]),
         beginning in prop::sample::select(vec![
             ethernet(0x8100, &[]),
             ethernet(0x8847, &[]),
@@ -262,6 +275,13 @@ proptest! {
             udp(2152, 2152, &[0x37, 0xff]),
             udp(9, 4789, &[8, 0, 0, 0, 0, 0, 1, 0]),
             udp(9, 5247, &[0, 0x10, 3, 0]),
+            udp(9, 4790, &[0x0c, 0, 0, 3]),
+            udp(9, 6081, &[2, 0, 0x65, 0x58]),
+            v4(47, &[0x10, 0, 0x22, 0xeb, 0, 0, 0, 1, 0x20]),
+            v4(47, &[0x30, 0x81, 0x88, 0x0b]),
+            vec![0, 0, 18, 0, 2, 0, 0, 0x80],
+            vec![0, 0, 8, 0, 105, 0, 0, 0, 0x88, 1],
+            [&[0x88, 1][..], &[0; 22], &[0x80, 0], &[0; 12], &[0, 9]].concat(),
             v6(0, &[43, 0]),
             Vec::new(),
         ]),
@@ -272,6 +292,10 @@ proptest! {
         if let Ok(found) = ip_packet(LinkType(link), &frame, frame.len() + more) {
             prop_assert!(found.payload.len() <= found.payload_length);
             prop_assert!(found.payload_length <= found.length);
+            prop_assert!(found.protocol == 6 || found.protocol == 17 || unread(&found).is_some());
+        }
+        for found in further_packets(LinkType(link), &frame, frame.len() + more).flatten() {
+            prop_assert!(found.payload.len() <= found.payload_length);
         }
     }
 }

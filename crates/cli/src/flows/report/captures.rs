@@ -3,7 +3,7 @@
 use manyways_capture::{CaptureStats, RunReport};
 
 use super::{RunInfo, file_name};
-use crate::flows::summary::{percent, reasons, size};
+use crate::flows::summary::{classes, percent, reasons, size, unread};
 use manyways_report::number::{count, plural, span, utc_time};
 use manyways_report::{Column, Page, TableRow};
 
@@ -27,19 +27,16 @@ pub fn notes(outcome: &RunReport, about: &RunInfo<'_>) -> Vec<String> {
         Some(filter) => notes.push(format!("Only packets that match this filter count: {filter}")),
         None => {}
     }
-    let opaque: u64 = counters.undecoded.values().sum();
     notes.push(format!(
-        "TCP {}, UDP {}, other IP {}, not IP {}, Bluetooth {}; {}.",
-        count(counters.tcp),
-        count(counters.udp),
-        count(counters.other_protocols),
-        count(opaque),
+        "{}, Bluetooth {}; {}.",
+        classes(counters),
         count(counters.bluetooth),
         plural(counters.fragments, "fragment")
     ));
-    if opaque > 0 {
+    if counters.undecoded.total() > 0 {
         notes.push(format!("Not IP: {}.", reasons(&counters.undecoded)));
     }
+    notes.extend(unread(counters).into_iter().map(|words| format!("Not read: {words}.")));
     notes.push(format!(
         "{}, {} with a complete handshake and no reset; {} of payload down and {} up.",
         plural(summary.flows, "TCP flow"),
@@ -63,6 +60,8 @@ pub fn notes(outcome: &RunReport, about: &RunInfo<'_>) -> Vec<String> {
         }
     };
     count_of(counters.tcp_malformed, "TCP segment", "had a truncated or invalid header");
+    count_of(counters.udp_malformed, "UDP datagram", "had a truncated or invalid header");
+    count_of(counters.other_fragments, "fragment", "did not complete a packet");
     count_of(counters.clock_steps_back, "time", "the clock of the capture stepped back");
     count_of(
         counters.evicted,
