@@ -411,14 +411,7 @@ impl Analysis {
         {
             let Some(whole) = self.fragments.add(packet.at, datagram, part) else { return };
             let frames = frame_bytes(&whole, packet, datagram);
-            let Reassembled { payload, payload_length: carried, fragments: parts, length } = whole;
-            let whole = IpPacket {
-                payload: &payload,
-                payload_length: carried,
-                fragment: None,
-                length,
-                ..*datagram
-            };
+            let (parts, whole) = (whole.fragments, whole.packet(datagram));
             if filter.matches(&of(frames, Ok(&whole))) {
                 self.count(packet.at, parts as u64, frames);
                 self.counters.fragments += parts as u64;
@@ -468,15 +461,7 @@ impl Analysis {
         self.counters.fragments += 1;
         if let Some(whole) = self.fragments.add(packet.at, datagram, part) {
             let frames = frame_bytes(&whole, packet, datagram);
-            let Reassembled { payload, payload_length: carried, length, .. } = whole;
-            let whole = IpPacket {
-                payload: &payload,
-                payload_length: carried,
-                fragment: None,
-                length,
-                ..*datagram
-            };
-            self.handle_transport((interface, packet), frames, &whole);
+            self.handle_transport((interface, packet), frames, &whole.packet(datagram));
         }
     }
 

@@ -15,6 +15,7 @@ mod reason;
 #[cfg(test)]
 mod tests;
 mod tunnel;
+mod tunnel_id;
 mod vlan;
 
 use std::net::IpAddr;
@@ -61,6 +62,8 @@ pub struct Fragment {
     pub offset: u32,
     /// Whether more fragments follow.
     pub has_more: bool,
+    /// Identifies the tunnels around the fragment; 0 outside of tunnels.
+    pub tunnel: u32,
 }
 
 /// Reason why a frame yields no IP packet.
@@ -119,10 +122,26 @@ pub fn ip_packet<'a>(
 
 #[inline(never)]
 fn innermost(link: LinkType, rest: Cursor<'_>) -> Result<IpPacket<'_>, SkipReason> {
+    let mut found = decapsulated(link, rest, |_| {})?;
+    // The numbers of the tunnels matter for fragments only, which are rare.
+    if let (true, Some(fragment)) = (found.is_tunnelled, &mut found.fragment) {
+        decapsulated(link, rest, |outer| fragment.tunnel = tunnel_id::add(fragment.tunnel, outer))?;
+    }
+    Ok(found)
+}
+
+/// Returns the innermost packet, and passes each tunnel packet around it to `each`.
+#[inline]
+fn decapsulated<'a>(
+    link: LinkType,
+    rest: Cursor<'a>,
+    mut each: impl FnMut(&IpPacket<'a>),
+) -> Result<IpPacket<'a>, SkipReason> {
     let mut found = find_ip(Layer::Link(link), rest)?;
     for _ in 0..MAX_DEPTH {
         let Some((layer, rest)) = tunnel::decapsulate(&found) else { break };
         let Ok(inner) = find_ip(layer, rest) else { break };
+        each(&found);
         found = IpPacket { is_tunnelled: true, ..inner };
     }
     Ok(found)

@@ -135,16 +135,7 @@ impl TrackExtractor {
             return;
         };
         if let Some(whole) = self.fragments.add(at, &datagram, part) {
-            let frame::Reassembled { payload, payload_length: carried, .. } = whole;
-            self.handle_segment(
-                at,
-                &IpPacket {
-                    payload: &payload,
-                    payload_length: carried,
-                    fragment: None,
-                    ..datagram
-                },
-            );
+            self.handle_segment(at, &whole.packet(&datagram));
         }
     }
 

@@ -135,7 +135,8 @@ fn ports_that_are_not_there_match_nothing() {
     assert!(cut.matches("tcp") && !cut.matches("port 80"));
     let mut later = sample("10.0.0.1", "10.0.0.2", UDP, TO_WEB);
     assert!(later.matches("port 80"));
-    later.datagram.fragment = Some(frame::Fragment { id: 1, offset: 8, has_more: false });
+    later.datagram.fragment =
+        Some(frame::Fragment { id: 1, offset: 8, has_more: false, tunnel: 0 });
     assert!(later.matches("udp") && !later.matches("port 80"));
     let ping = sample("10.0.0.1", "10.0.0.2", 1, TO_WEB);
     assert!(ping.matches("icmp") && !ping.matches("port 80") && !ping.matches("icmp6"));

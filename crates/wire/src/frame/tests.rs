@@ -202,7 +202,7 @@ fn extension_headers_and_fragments() {
         v6(44, &[&[6, 0][..], &field, &[0, 0, 0, 9], b"\x3c\0abcdef"].concat())
     };
     let fragment = |packet: &[u8]| read(LinkType::RAW, packet).unwrap().fragment;
-    let expected = |offset, has_more| Some(Fragment { id: 9, offset, has_more });
+    let expected = |offset, has_more| Some(Fragment { id: 9, offset, has_more, tunnel: 0 });
     assert_eq!(fragment(&part(0, 1)), expected(0, true));
     assert_eq!(fragment(&part(64, 0)), expected(64, false));
     assert_eq!(fragment(&part(0, 0)), None, "not a fragment");
@@ -212,8 +212,52 @@ fn extension_headers_and_fragments() {
     assert_eq!(read(LinkType::RAW, &packet).unwrap().payload, b"payload");
     [packet[6], packet[7]] = [0x20, 3];
     let found = read(LinkType::RAW, &packet).unwrap();
-    assert_eq!(found.fragment, Some(Fragment { id: 7, offset: 24, has_more: true }));
+    assert_eq!(found.fragment, Some(Fragment { id: 7, offset: 24, has_more: true, tunnel: 0 }));
     assert_eq!((found.protocol, found.payload_length), (51, 19), "a later fragment has no header");
+    [packet[6], packet[7]] = [0x20, 0];
+    let found = read(LinkType::RAW, &packet).unwrap();
+    assert_eq!((found.protocol, found.payload_length), (51, 19), "the header may be divided");
+    let whole =
+        v6(44, &[&[60, 0, 0, 1, 0, 0, 0, 9][..], &[6, 0, 1, 4, 0, 0, 0, 0], b"TCP"].concat());
+    let found = read(LinkType::RAW, &whole).unwrap();
+    assert_eq!((found.protocol, found.payload_length), (60, 11));
+}
+
+#[test]
+fn fragments_know_the_tunnels_around_them() {
+    let mut inner = v4(17, b"abcdefgh");
+    inner[6] = 0x20;
+    let vxlan = |from: u16, vni: u8| {
+        let head = [8, 0, 0, 0, 0, 0, vni, 0];
+        udp(from, 4789, &[&head[..], &ethernet(0x0800, &inner)].concat())
+    };
+    let gre = |key: u8| v4(47, &[&[0x20, 0, 8, 0, 0, 0, 0, key][..], &inner].concat());
+    let gtp = |session: u8| {
+        let length = (inner.len() as u16).to_be_bytes();
+        udp(2152, 2152, &[&[0x30, 0xff][..], &length, &[0, 0, 0, session], &inner].concat())
+    };
+    let other_end = |mut packet: Vec<u8>| {
+        packet[15] ^= 1;
+        packet
+    };
+    let packets = [
+        inner.clone(),
+        vxlan(1, 1),
+        vxlan(1, 2),
+        other_end(vxlan(1, 1)),
+        gre(1),
+        gre(2),
+        gtp(1),
+        gtp(2),
+        v4(4, &inner),
+        other_end(v4(4, &inner)),
+        v4(4, &v4(4, &inner)),
+    ];
+    let tunnel = |packet: &[u8]| read(LinkType::RAW, packet).unwrap().fragment.unwrap().tunnel;
+    assert_eq!(tunnel(&inner), 0);
+    assert_eq!(tunnel(&vxlan(1, 1)), tunnel(&vxlan(2, 1)), "any port of the source");
+    let tunnels: std::collections::BTreeSet<u32> = packets.iter().map(|one| tunnel(one)).collect();
+    assert_eq!(tunnels.len(), packets.len());
 }
 
 #[test]
