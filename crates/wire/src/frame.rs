@@ -158,6 +158,25 @@ fn find_ip(mut layer: Layer, mut rest: Cursor<'_>) -> Result<IpPacket<'_>, SkipR
     Err(SkipReason::Broken)
 }
 
+/// Returns the EtherType of a frame without an IP packet, and the captured bytes behind the headers
+/// before it; `None` if there is an IP packet, or no EtherType.
+pub fn other_protocol(link: LinkType, frame: &[u8]) -> Option<(u16, &[u8])> {
+    let (mut layer, mut rest) = (Layer::Link(link), Cursor { bytes: frame, length: frame.len() });
+    for _ in 0..MAX_DEPTH {
+        let next = match layer {
+            Layer::Ip => return None,
+            Layer::Link(link) => link::read_link_header(link, rest).ok()?,
+            Layer::Ether(protocol) => match link::read_ether_header(protocol, rest) {
+                Ok(next) => next,
+                Err(SkipReason::Protocol(protocol)) => return Some((protocol, rest.bytes)),
+                Err(_) => return None,
+            },
+        };
+        (layer, rest) = next;
+    }
+    None
+}
+
 impl<'a> Cursor<'a> {
     fn skip(self, count: usize) -> Option<Self> {
         let bytes = self.bytes.get(count..)?;

@@ -272,6 +272,25 @@ fn merged_packets_have_no_length() {
 }
 
 #[test]
+fn another_protocol_is_found_behind_the_same_headers() {
+    let tagged = ethernet(0x8100, &[0, 5, 0x88, 0xa8, 0, 6, 0x08, 0x06, 1, 2, 3]);
+    let of = |link, frame| other_protocol(link, frame);
+    assert_eq!(of(LinkType::ETHERNET, &tagged), Some((0x0806, &[1, 2, 3][..])));
+    assert_eq!(of(LinkType::ETHERNET, &tagged[..22]), Some((0x0806, &[][..])));
+    assert_eq!(of(LinkType::ETHERNET, &tagged[..21]), None);
+    let cooked = [&[0; 14][..], &[0x80, 0x35, 9]].concat();
+    assert_eq!(of(LinkType::SLL, &cooked), Some((0x8035, &[9][..])));
+    for (link, frame) in [
+        (LinkType::ETHERNET, ethernet(0x0800, &v4(6, b""))),
+        (LinkType::RAW, tagged.clone()),
+        (LinkType(999), tagged.clone()),
+        (LinkType::ETHERNET, ethernet(0x8100, &[0, 5, 0x81, 0].repeat(20))),
+    ] {
+        assert_eq!(other_protocol(link, &frame), None, "{link:?}");
+    }
+}
+
+#[test]
 fn frames_without_ip_have_a_reason() {
     let beacon = [0x80, 0, 0, 0];
     let null = [0x48, 1, 0, 0];
