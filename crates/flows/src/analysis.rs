@@ -101,7 +101,7 @@ pub struct Settings {
     /// Local prefixes. If neither endpoint of a flow is local, or both are, the client counts as
     /// local.
     pub local: Vec<Prefix>,
-    /// Limits of the flow table.
+    /// Limits of the flow table of TCP, and of that of UDP.
     pub limits: flow::Limits,
     /// Address pools with devices of a known kind.
     pub pools: Vec<device::Pool>,
@@ -282,7 +282,8 @@ fn endpoint_name(end: Endpoint) -> &'static str {
 }
 
 impl FlowId {
-    /// Returns the identifier of the flow between these endpoints that began at `started`.
+    /// Returns the identifier of the flow between these endpoints whose first packet in the capture
+    /// has the time `started`.
     pub fn of(protocol: u8, client: SocketAddr, server: SocketAddr, started: Time) -> Self {
         let mut bytes = Vec::with_capacity(64);
         bytes.push(protocol);
@@ -303,11 +304,13 @@ impl FlowId {
 impl Analysis {
     pub fn new(settings: Settings) -> Self {
         let tcp = Table::new(settings.limits);
+        let flow::Limits { connections, idle } = settings.limits;
+        let udp = crate::udp::Table::new(crate::udp::Limits { flows: connections, idle });
         Self {
             settings,
             fragments: Fragments::default(),
             tcp,
-            udp: crate::udp::Table::new(Default::default()),
+            udp,
             lookups: Lookups::new(Default::default()),
             leases: Leases::new(Default::default()),
             host: None,
@@ -544,7 +547,7 @@ impl Analysis {
             if from == Endpoint::Client { segment.destination_port } else { segment.source_port };
         let id = attached.id_or_insert(|| {
             let (client, server) = ends();
-            FlowId::of(TCP, client, server, connection.started())
+            FlowId::of(TCP, client, server, connection.first())
         });
         attached.traffic.add(from, datagram.length, datagram.ecn);
         let records = &mut self.records;
@@ -621,7 +624,7 @@ impl Analysis {
             let id = attached.id();
             let FlowState { traffic, second, reader: mut reads, properties: mut learned, .. } =
                 attached;
-            let id = id.unwrap_or_else(|| FlowId::of(TCP, client, server, connection.started()));
+            let id = id.unwrap_or_else(|| FlowId::of(TCP, client, server, connection.first()));
             let (lookups, records) = (&mut self.lookups, &mut self.records);
             reads.finish(server.port(), |read| {
                 let learned = learned.get_or_insert_default();
@@ -650,7 +653,7 @@ impl Analysis {
     fn collect_udp(&mut self) {
         while let Some(over) = self.udp.poll() {
             let crate::udp::EndedFlow { client, server, flow, exchange } = over;
-            let id = FlowId::of(UDP, client, server, flow.started());
+            let id = FlowId::of(UDP, client, server, flow.first());
             if let Some(exchange) = exchange {
                 self.records.push_back(Record::exchange(id, (client, server), "quic", exchange));
             }
@@ -741,6 +744,16 @@ impl Settings {
 impl FlowSecond {
     fn of(id: FlowId, second: Second) -> Self {
         Self { id, begins: second.begins, bytes: second.bytes }
+    }
+
+    /// Adds a row of the same second, which exists if the clock of the capture stepped back. Returns
+    /// false if it is another second.
+    fn merge(&mut self, other: &Self) -> bool {
+        let is_same = (self.id, self.begins) == (other.id, other.begins);
+        if is_same {
+            self.bytes = [0, 1].map(|end| self.bytes[end] + other.bytes[end]);
+        }
+        is_same
     }
 }
 

@@ -43,7 +43,7 @@ pub(super) fn alpn_list(list: &[Vec<u8>]) -> String {
 }
 
 impl TcpFlow {
-    /// Time of the first packet.
+    /// Time of the earliest packet.
     pub fn started(&self) -> Time {
         self.connection.started()
     }
@@ -192,12 +192,12 @@ impl Row for TcpFlow {
         "server_port" Count "Its port." |flow| flow.server.port();
         "local_end" Text "The endpoint on the local side of the capture point: client or server."
             |flow| flow.local.name();
-        "started" Time "Time of the first packet." |flow| flow.started();
+        "started" Time "Time of the earliest packet." |flow| flow.started();
         "handshake_done" Time "Time of the first acknowledgment of the server's SYN."
             |flow| flow.connection.handshake().completed;
         "first_fin" Time "Time of the first FIN." |flow| flow.connection.first_fin();
-        "ended" Time "Time of the last packet." |flow| flow.connection.last();
-        "duration" Span "From the first packet to the last one."
+        "ended" Time "Time of the latest packet." |flow| flow.connection.last();
+        "duration" Span "From the earliest packet to the latest one."
             |flow| flow.connection.last().since(flow.started());
         "is_valid" Flag "The handshake is complete and there was no RST (campus Wi-Fi, 3.1)."
             |flow| flow.connection.is_valid();

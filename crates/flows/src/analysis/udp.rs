@@ -74,9 +74,9 @@ impl Row for UdpFlow {
         "server_port" Count "Its port." |row| row.server.port();
         "local_end" Text "The endpoint on the local side of the capture point: client or server."
             |row| row.local.name();
-        "started" Time "Time of the first packet." |row| row.flow.started();
-        "ended" Time "Time of the last packet." |row| row.flow.last();
-        "duration" Span "From the first packet to the last one."
+        "started" Time "Time of the earliest packet." |row| row.flow.started();
+        "ended" Time "Time of the latest packet." |row| row.flow.last();
+        "duration" Span "From the earliest packet to the latest one."
             |row| row.flow.last().since(row.flow.started());
         "longest_gap" Span "The longest time without a packet." |row| row.flow.longest_gap();
         both "packets" Count "Packets" |row, end| row.sent(end, |sent| sent.packets).unwrap_or(0);

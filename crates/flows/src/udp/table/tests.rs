@@ -95,7 +95,7 @@ fn who_begins_is_the_client_but_not_a_service() {
 
 #[test]
 fn who_is_silent_for_long_is_over() {
-    let mut table = Table::new(Limits::default());
+    let mut table = Table::new(Limits { idle: Span::from_secs(120), ..Limits::default() });
     pass(&mut table, 0, 1_025, true);
     pass(&mut table, 1, 1_026, true);
     pass(&mut table, 100, 1_025, true);
@@ -108,6 +108,26 @@ fn who_is_silent_for_long_is_over() {
     pass(&mut table, 222, 1_029, true);
     pass(&mut table, 343, 1_029, true);
     assert_eq!((ports(&mut table), table.len()), (vec![1_027, 1_028, 1_029], 1));
+}
+
+#[test]
+fn a_clock_that_steps_back_ends_flows_as_one_that_steps_forward() {
+    let mut table = Table::new(Limits::default());
+    let at = |secs| Time::ZERO + Span::from_secs(secs);
+    pass(&mut table, 10_000, 1_025, true);
+    pass(&mut table, 10_000, 1_026, true);
+    pass(&mut table, 9_800, 1_025, true);
+    pass(&mut table, 9_000, 1_025, true);
+    let [EndedFlow { flow, .. }] = &ended(&mut table)[..] else { panic!("one flow") };
+    assert_eq!((flow.first(), flow.started(), flow.last()), (at(10_000), at(9_800), at(10_000)));
+    let sent = flow.sent(Endpoint::Client).unwrap();
+    assert_eq!((sent.first, sent.last, sent.packets), (at(9_800), at(10_000), 2));
+    table.advance(at(9_300));
+    assert_eq!((ports(&mut table), table.len()), (vec![], 2));
+    table.advance(at(9_301));
+    let mut over = ports(&mut table);
+    over.sort_unstable();
+    assert_eq!(over, [1_025, 1_026]);
 }
 
 #[test]
@@ -206,7 +226,7 @@ fn exchanges_are_given_out_as_they_end() {
 
 #[test]
 fn time_ends_what_was_silent_without_a_datagram() {
-    let mut table = Table::new(Limits::default());
+    let mut table = Table::new(Limits { idle: Span::from_secs(120), ..Limits::default() });
     for port in 1..=9 {
         pass(&mut table, 0, port, true);
     }
