@@ -243,8 +243,9 @@ impl Aggregator {
         if let Some(recent) = &mut self.recent {
             self.tcp.iter().for_each(|flow| recent.add(flow, anonymizer.as_mut()));
         }
-        let Some(overview) = &mut summary.overview else { return };
-        self.udp.iter().for_each(|flow| overview.add_udp(flow, anonymizer.as_mut()));
+        for summary in [Some(summary), self.recent.as_deref_mut()].into_iter().flatten() {
+            self.udp.iter().for_each(|flow| summary.add_udp(flow, anonymizer.as_mut()));
+        }
     }
 
     /// Sets the names of servers.

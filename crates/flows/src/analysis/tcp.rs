@@ -313,7 +313,7 @@ impl Row for TcpFlow {
         both "window_probes" Count "Zero-window probes"
             |flow, end| flow.counter(end, |counts| counts.window_probes);
         "protocol" Text "Application protocol: http, tls, dns or other." |flow| flow.application.protocol;
-        "name" Name "The best known name of the server."
+        "name" Name "The best known host name of the server."
             |flow| flow.enrichment.name.as_deref();
         "name_source" Text "Source of the name: http, tls, dns, dns of another (client), hosts or reverse."
             |flow| flow.enrichment.name_source;
@@ -344,8 +344,8 @@ impl Row for TcpFlow {
             |flow| flow.application.response_times.count();
         "tls_version" Text "TLS version, if known."
             |flow| flow.session().and_then(Session::version).map(|version| version.to_string());
-        "sni" Name "The server name in the client's ClientHello."
-            |flow| flow.application.server_name();
+        "sni" Name "The server name in the client's ClientHello, as sent."
+            |flow| flow.application.client_hello().and_then(|client_hello| client_hello.sni());
         "alpn" Text "The application protocols that the client offers, preferred first."
             |flow| flow.application.client_hello().map(|client_hello| alpn_list(&client_hello.protocols));
         "ja4" Text "The JA4 fingerprint of the client's hello, where all of it was captured."

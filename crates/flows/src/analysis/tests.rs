@@ -309,6 +309,62 @@ fn what_passes_right_behind_a_question_was_sent_before_it() {
     assert_eq!(bytes, 40 * 11_104, "each byte is of one response");
 }
 
+/// A text column of the table `tcp`, empty if absent, of one connection whose client sends `payload`.
+fn tcp_column(payload: &[u8], column: &str) -> String {
+    let mut analysis = Analysis::new(Settings::default());
+    segment(&mut analysis, 0, true, [99, 0], 0x02, 0);
+    segment(&mut analysis, 10, false, [499, 100], 0x12, 0);
+    segment(&mut analysis, 20, true, [100, 500], 0x10, 0);
+    let mut frame = [&[0; 12][..], &[8, 0, 0x45, 0]].concat();
+    frame.extend((40 + payload.len() as u16).to_be_bytes());
+    frame.extend([0, 0, 0x40, 0, 64, 6, 0, 0]);
+    frame.extend([PHONE.0, SERVER.0].concat());
+    frame.extend([PHONE.1, SERVER.1].map(u16::to_be_bytes).concat());
+    frame.extend([100_u32, 500].map(u32::to_be_bytes).concat());
+    frame.extend([0x50, 0x18, 0x80, 0, 0, 0, 0, 0]);
+    frame.extend(payload);
+    pass(&mut analysis, 1, &frame, 0);
+    analysis.finish();
+    let mut aggregator = Aggregator::new(&Settings::default());
+    std::iter::from_fn(|| analysis.poll()).for_each(|record| aggregator.add(record));
+    let mut values = String::new();
+    aggregator.flush(true, |schema, batch| {
+        if schema.table == "tcp" {
+            assert_eq!(batch.rows(), 1);
+            let at = schema.columns.iter().position(|(name, ..)| *name == column).unwrap();
+            if let Data::Text(text, _) = &batch.columns()[at].data {
+                values.clone_from(text);
+            }
+        }
+    });
+    values
+}
+
+#[test]
+fn an_address_or_a_name_with_a_port_is_not_the_name_of_a_server() {
+    use crate::sample::{alpn, message, records, sni};
+    let get = |host: &str| format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n").into_bytes();
+    let hello = |name: &str| records(&message(&[sni(name.as_bytes()), alpn(&["h2"])]), 1 << 14);
+    for (payload, name) in [
+        (get("Shop.example:8080"), "shop.example"),
+        (get("192.0.2.1"), ""),
+        (get("192.0.2.1:8080"), ""),
+        (get("[2001:db8::1]:8080"), ""),
+        (get("shop.example:80:80"), ""),
+        (hello("Shop.example"), "shop.example"),
+        (hello("192.0.2.1"), ""),
+        (hello("2001:db8::1"), ""),
+        (hello("shop.example:443"), ""),
+        (hello("127.1"), ""),
+    ] {
+        let found = ["name", "domain"].map(|column| tcp_column(&payload, column));
+        assert_eq!(found, [name, name], "{}", String::from_utf8_lossy(&payload));
+    }
+    for name in ["shop.example:443", "::1"] {
+        assert_eq!(tcp_column(&hello(name), "sni"), name);
+    }
+}
+
 #[test]
 fn a_link_that_is_not_read_is_said_whatever_is_asked_for() {
     let mut analysis = analysis("port 53");

@@ -67,6 +67,7 @@ impl Flow {
             true => first & 0xc0 != 0,
             false => first & 0x80 != 0 && datagram.length >= quic::MIN_INITIAL_DATAGRAM,
         };
+        let may_be = may_be || quic::Flow::is_start(datagram.payload, datagram.length);
         let quic = may_be.then(Box::default);
         let (started, last, longest_gap) = (now, now, Span::ZERO);
         Self { first: now, started, last, longest_gap, sent: [None; 2], is_dns: false, quic }

@@ -200,6 +200,27 @@ fn quic_is_found_by_what_it_says() {
         let is_quic = [Protocol::Quic, Protocol::MaybeQuic].contains(&expected);
         assert_eq!(ended.flow.quic().is_some(), is_quic);
     }
+    // Versions from before the standard, on any port.
+    for (payload, name) in [
+        (&b"\x0d12345678Q039 ..."[..], "Q039"),
+        (b"\xc3Q046\x5012345678 ...", "Q046"),
+        (b"\xc0T051\x0812345678\0 ...", "T051"),
+        (b"\xff\xff\0\0\x12\x55 12345678 12345678 ...", "draft-18"),
+        (b"\xc0\xff\0\0\x1d\x0812345678\0\0\x04 ...", "draft-29"),
+        (b"\xc0\xfa\xce\xb0\x02\x0812345678\0\0\x04 ...", "mvfst faceb002"),
+    ] {
+        for service in [443, 8_443] {
+            let mut table = Table::new(Limits::default());
+            for n in 0..30 {
+                handle_datagram(&mut table, n, [5_000, service], n % 2 == 0, payload);
+            }
+            table.finish();
+            let flow = table.poll().unwrap().flow;
+            let version = flow.quic().and_then(|quic| quic.undecrypted_version());
+            let found = version.map(manyways_wire::quic::version::name);
+            assert_eq!((flow.protocol(), found.as_deref()), (Protocol::Quic, Some(name)));
+        }
+    }
     // After another protocol on the same ports.
     let mut table = Table::new(Limits::default());
     handle_datagram(&mut table, 0, [5_000, 8_443], true, b"\x00\x01\x00\x00 a hole is made");
@@ -208,6 +229,7 @@ fn quic_is_found_by_what_it_says() {
     let flow = table.poll().unwrap().flow;
     let name = flow.quic().and_then(|quic| quic.client_hello()?.server_name.clone());
     assert_eq!(name.unwrap().as_str(), "shop.example.com");
+    assert_eq!(flow.quic().and_then(|quic| quic.undecrypted_version()), None);
 }
 
 #[test]
