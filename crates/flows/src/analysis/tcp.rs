@@ -294,6 +294,8 @@ impl Row for TcpFlow {
             |flow, end| flow.counter(end, |counts| counts.max_in_flight);
         both "limited_by" Text "The sender limit with the longest time: application, think, receiver_window, congestion, loss or slow_start"
             |flow, end| flow.limited_by(end);
+        both "limited_time" Span "Time between data segments, of which the shares limited_... are; the summary, the report and `ask limits` add it up over all flows"
+            |flow, end| Some(flow.connection.limited_by(end).total()).filter(|time| !time.is_zero());
         both "limited_application" Number "Share of the time between data segments without data to send"
             |flow, end| flow.limit_share(end, SenderLimit::Application);
         both "limited_think" Number "Share between a request and available data"

@@ -3,7 +3,7 @@
 use manyways_capture::{CaptureStats, RunReport};
 
 use super::{RunInfo, file_name};
-use crate::flows::summary::{percent, reasons, size};
+use crate::flows::summary::{clock_steps, percent, reasons, size, undecrypted};
 use manyways_report::number::{count, plural, span, utc_time};
 use manyways_report::{Column, Page, TableRow};
 
@@ -57,13 +57,14 @@ pub fn notes(outcome: &RunReport, about: &RunInfo<'_>) -> Vec<String> {
             size(unseen)
         ),
     });
+    notes.extend(undecrypted(summary).map(|quic| format!("QUIC: {quic}.")));
+    notes.extend(clock_steps(counters.clock_steps_back).map(|steps| format!("{steps}.")));
     let mut count_of = |number: u64, what: &str, why: &str| {
         if number > 0 {
             notes.push(format!("{} {why}.", plural(number, what)));
         }
     };
     count_of(counters.tcp_malformed, "TCP segment", "had a truncated or invalid header");
-    count_of(counters.clock_steps_back, "time", "the clock of the capture stepped back");
     count_of(
         counters.evicted,
         "flow",
