@@ -9,7 +9,10 @@ if TYPE_CHECKING:
 
     from manyways.questions import Question
 
-_QUANTILES = ("p10", "p25", "p50", "p75", "p90", "p99")
+_QUANTILES = ("p10", "p25", "p50", "p75", "p90", "p99", "median_share")
+# Quantiles of fewer values are marked: of so many, the largest is at p95.
+_FEW = 20
+FEW_NOTE = "* of fewer than 20 values: another capture may well show others"
 
 
 def amount(value: float | None, unit: str) -> str:
@@ -50,8 +53,10 @@ def unit(column: str, question: Question) -> str:
 
 
 def table(rows: pa.Table, question: Question) -> list[str]:
-    """Formats rows as aligned columns under their names."""
+    """Formats rows as aligned columns under their names, with marks that a last line explains."""
     columns = []
+    has_few = rows.column("count").to_pylist() if "count" in rows.column_names else []
+    has_few = [count < _FEW for count in has_few]
     for name in rows.column_names:
         values = rows.column(name).to_pylist()
         is_text = any(isinstance(value, str) for value in values)
@@ -61,10 +66,15 @@ def table(rows: pa.Table, question: Question) -> list[str]:
             # Integers of aggregates may come as decimals.
             numbers = (None if value is None else float(value) for value in values)
             cells = [amount(value, unit(name, question)) for value in numbers]
+        if name in _QUANTILES and any(has_few):
+            # A space where there is no mark keeps the digits below each other.
+            marks = ["*" if few else " " for few in has_few]
+            cells = [cell + mark for cell, mark in zip(cells, marks, strict=True)]
         cells = [name.replace("_", " "), *cells]
         width = max(map(len, cells))
         columns.append([c.ljust(width) if is_text else c.rjust(width) for c in cells])
-    return ["  ".join(line).rstrip() for line in zip(*columns, strict=True)]
+    lines = ["  ".join(line).rstrip() for line in zip(*columns, strict=True)]
+    return [*lines, "", FEW_NOTE] if any(has_few) and set(_QUANTILES) & set(rows.column_names) else lines
 
 
 def label(text: str) -> str:

@@ -6,6 +6,7 @@ import pytest
 from conftest import rows
 
 import manyways
+from manyways import words
 from manyways.questions import ALL
 
 GOOD = {"is_valid": True, "protocol": "http", "has_other_methods": False, "requests": 1}
@@ -159,12 +160,34 @@ def test_windows_that_flows_begin_with():
 def test_limits_count_by_time():
     shares = {"down_limited_application": 1.0, "down_limited_loss": 0.0}
     given = [
-        {"duration": 3.0, "is_handheld": True, **shares},
-        {"duration": 1.0, "is_handheld": True, **{k: 1 - v for k, v in shares.items()}},
+        {"down_limited_time": 3.0, "is_handheld": True, **shares},
+        # Also of a flow that was reset or began before the capture.
+        {
+            "down_limited_time": 1.0,
+            "duration": 99.0,
+            "is_valid": False,
+            "is_handheld": True,
+            **{k: 1 - v for k, v in shares.items()},
+        },
+        {"duration": 9.0, "down_limited_time": None},
     ]
     at = {row["kind"]: row for row in answer(tcp(*given), "limits")}
     assert (at["device"]["application"], at["device"]["loss"]) == (0.75, 0.25)
     assert (at["server"]["flows"], at["server"]["time"]) == (2, 4.0)
+
+
+def test_quantiles_of_few_values_are_marked():
+    given = [{"organisation": "A", "is_handheld": True, "rtt": 0.01 + i / 1000} for i in range(20)]
+    given += [{"organisation": "A", "is_handheld": False, "rtt": 0.02} for _ in range(19)]
+    found = manyways.Flows(tcp(*given)).ask("rtt")
+    head, many, few = found.text().splitlines()[2:5]
+    assert head.startswith("device") and many.startswith("handheld") and few.startswith("other")
+    assert "*" not in many and few.count("20 ms*") == 5
+    # The digits stand below each other.
+    assert many.rindex("ms") == few.rindex("ms")
+    assert words.FEW_NOTE in found.text() and words.FEW_NOTE.startswith("* of fewer than 20 values")
+    assert "*" not in found.json() + found.csv()
+    assert "*" not in manyways.Flows(tcp(*given[:20])).ask("rtt").text()
 
 
 def test_multipath_paths():

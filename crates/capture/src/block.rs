@@ -296,9 +296,9 @@ impl Block {
 
     /// Summary of the packets.
     pub(super) fn summary(&self) -> BlockSummary {
-        let times = self.packets.first().zip(self.packets.last());
-        let times = times.map(|(first, last)| (first.at, last.at));
-        BlockSummary { times, count: self.packets.len() as u64 }
+        let mut summary = BlockSummary::default();
+        self.packets.iter().for_each(|packet| summary.add(packet.at));
+        summary
     }
 
     /// The packets of a shard.

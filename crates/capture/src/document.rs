@@ -1,9 +1,10 @@
 //! The summary of a run as JSON.
 
-use manyways_flows::analysis::{Histogram, Server, Tally};
+use manyways_flows::analysis::{Histogram, Server, Summary, Tally};
 use manyways_flows::flow::SenderLimit;
 use manyways_unit::{Span, Time};
 use manyways_wire::frame::{Obstacle, SkipReason, Unread};
+use manyways_wire::quic::version;
 use serde::Serialize;
 
 use crate::work::RunReport;
@@ -67,6 +68,8 @@ pub struct Document {
     local_rtt_flows: u64,
     remote_rtt_flows: u64,
     limited_by: Vec<LimitShare>,
+    /// Flows of QUIC without a readable ClientHello, by version.
+    quic_undecrypted: Vec<QuicVersion>,
     servers: Vec<TopServer>,
     tables: Vec<Table>,
 }
@@ -108,6 +111,13 @@ struct NotRead {
 struct LimitShare {
     by: &'static str,
     share: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct QuicVersion {
+    /// The name of the version; `others` for those beyond the first 64.
+    version: String,
+    flows: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -190,6 +200,9 @@ impl Document {
             local_rtt_flows: summary.local_rtt.count(),
             remote_rtt_flows: summary.remote_rtt.count(),
             limited_by: limited_by.collect(),
+            quic_undecrypted: undecrypted_versions(summary)
+                .map(|(version, flows)| QuicVersion { version, flows })
+                .collect(),
             servers: servers.collect(),
             tables: tables.collect(),
         }
@@ -277,6 +290,14 @@ fn unread(contents: &Tally<Unread>) -> Vec<NotRead> {
         hint: content.hint(),
     });
     all.chain(others).collect()
+}
+
+/// Names of the versions of QUIC whose ClientHellos could not be decrypted, with their flows.
+pub fn undecrypted_versions(summary: &Summary) -> impl Iterator<Item = (String, u64)> {
+    summary.undecrypted.iter().map(|(number, flows)| match number {
+        0 => ("others".to_owned(), *flows),
+        _ => (version::name(*number), *flows),
+    })
 }
 
 fn secs(samples: &Histogram<Span>) -> Option<f64> {

@@ -25,7 +25,7 @@ mod work;
 mod work_queue;
 
 pub use self::align::{AlignError, AlignedCapture, Alignment, MAX_LOG_LENGTH, PointCapture, align};
-pub use self::document::Document;
+pub use self::document::{Document, undecrypted_versions};
 pub use self::export::{Export, ExportError, ExportedTable, Format};
 pub use self::folder::{Folder, FolderError, write_table};
 pub use self::input::CAPTURE_MAGIC;

@@ -42,7 +42,7 @@ pub(super) enum Step {
 /// Summary of the packets of a block.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct BlockSummary {
-    /// Times of the first and the last packet.
+    /// Times of the earliest and the latest packet.
     pub times: Option<(Time, Time)>,
     pub count: u64,
 }
@@ -51,7 +51,8 @@ impl BlockSummary {
     /// Counts a packet.
     #[inline]
     pub(super) fn add(&mut self, at: Time) {
-        self.times = Some((self.times.map_or(at, |(first, _)| first), at));
+        let (first, last) = self.times.unwrap_or((at, at));
+        self.times = Some((first.min(at), last.max(at)));
         self.count += 1;
     }
 }

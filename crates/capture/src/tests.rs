@@ -12,6 +12,7 @@ use ::parquet::file::reader::{FileReader, SerializedFileReader};
 use super::*;
 use manyways_flows::analysis::{Aggregator, Analysis, Counters, Settings, Summary};
 use manyways_record::table::{Batch, Schema};
+use manyways_unit::Span;
 use manyways_wire::capture::{Reader, Step};
 
 /// A capture of `flows` connections between clients and servers, each with a request and a later
@@ -159,6 +160,22 @@ fn steps_of_the_clock_are_counted_in_the_order_of_the_capture() {
     plan.settings.filter = filter;
     let outcome = run(&sources.captures, &plan, None, &Progress::default()).unwrap();
     assert_eq!((outcome.counters.packets, outcome.counters.clock_steps_back), (7, steps));
+}
+
+/// Two captures in one file, the second of which is the earlier one.
+#[test]
+fn the_recorded_time_does_not_depend_on_the_order_of_packets() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("a.pcap");
+    let late = capture(60, |at| at + 95_000);
+    fs::write(&file, [&late[..], &capture(60, |at| at)[24..]].concat()).unwrap();
+    let sources = Sources::find(&[file]).unwrap();
+    for threads in [1, 3] {
+        let outcome = run(&sources.captures, &plan(threads), None, &Progress::default()).unwrap();
+        let (first, last) = outcome.captures[0].times.unwrap();
+        assert!(last.since(first) > Span::from_secs(95), "{threads} threads");
+        assert_eq!(outcome.recorded(), outcome.lasted(), "{threads} threads");
+    }
 }
 
 #[test]

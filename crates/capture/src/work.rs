@@ -49,7 +49,7 @@ pub struct CaptureStats {
     pub packets: u64,
     /// Packets that the capture reports as dropped.
     pub dropped: u64,
-    /// Times of the first and the latest packet.
+    /// Times of the earliest and the latest packet.
     pub times: Option<(Time, Time)>,
     /// Reason why the capture was not read to its end; `None` if it was.
     pub error: Option<String>,

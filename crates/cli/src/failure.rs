@@ -46,7 +46,10 @@ impl Failure {
     }
 
     /// Sets lines below the message, such as the errors of a file.
-    #[cfg_attr(not(feature = "bond"), allow(dead_code, reason = "used by policies"))]
+    #[cfg_attr(
+        not(any(feature = "bond", feature = "flows")),
+        allow(dead_code, reason = "used by policies and filters")
+    )]
     pub fn details(self, details: Vec<String>) -> Self {
         Self { details, ..self }
     }
@@ -68,12 +71,21 @@ impl Failure {
 
     /// Prints the lines below the message, and the hint.
     pub fn report_rest(&self) {
-        for line in &self.details {
-            eprintln!("{line}");
-        }
-        if let Some(hint) = &self.hint {
-            eprintln!("hint: {hint}");
-        }
+        self.rest().for_each(|line| eprintln!("{line}"));
+    }
+
+    fn rest(&self) -> impl Iterator<Item = String> {
+        let hint = self.hint.iter().map(|hint| format!("hint: {hint}"));
+        self.details.iter().cloned().chain(hint)
+    }
+
+    /// The lines that [`Self::report`] prints. A line end within one of them would be escaped.
+    #[cfg(test)]
+    pub fn lines(&self) -> Vec<String> {
+        std::iter::once(format!("manyways: {self}"))
+            .chain(self.rest())
+            .map(|line| manyways_unit::human::printable(&line).into_owned())
+            .collect()
     }
 
     pub fn hint_text(&self) -> Option<&str> {

@@ -96,7 +96,7 @@ pub struct Args {
     /// Number of threads that analyse packets.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..=64))]
     threads: Option<u8>,
-    /// Idle timeout of a flow, in seconds.
+    /// Idle timeout of a flow of TCP, UDP or QUIC, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 300,
           value_parser = clap::value_parser!(u64).range(1..=86_400))]
     idle: u64,

@@ -104,7 +104,7 @@ pub struct Settings {
     /// Local prefixes. If neither endpoint of a flow is local, or both are, the client counts as
     /// local.
     pub local: Vec<Prefix>,
-    /// Limits of the flow table.
+    /// Limits of the flow table of TCP, and of that of UDP.
     pub limits: flow::Limits,
     /// Address pools with devices of a known kind.
     pub pools: Vec<device::Pool>,
@@ -320,7 +320,8 @@ fn endpoint_name(end: Endpoint) -> &'static str {
 }
 
 impl FlowId {
-    /// Returns the identifier of the flow between these endpoints that began at `started`.
+    /// Returns the identifier of the flow between these endpoints whose first packet in the capture
+    /// has the time `started`.
     pub fn of(protocol: u8, client: SocketAddr, server: SocketAddr, started: Time) -> Self {
         let mut bytes = Vec::with_capacity(64);
         bytes.push(protocol);
@@ -341,11 +342,13 @@ impl FlowId {
 impl Analysis {
     pub fn new(settings: Settings) -> Self {
         let tcp = Table::new(settings.limits);
+        let flow::Limits { connections, idle } = settings.limits;
+        let udp = crate::udp::Table::new(crate::udp::Limits { flows: connections, idle });
         Self {
             settings,
             fragments: Fragments::default(),
             tcp,
-            udp: crate::udp::Table::new(Default::default()),
+            udp,
             lookups: Lookups::new(Default::default()),
             leases: Leases::new(Default::default()),
             host: None,
@@ -488,14 +491,7 @@ impl Analysis {
         {
             let Some(whole) = self.fragments.add(packet.at, datagram, part) else { return };
             let frames = frame_bytes(&whole, packet, datagram);
-            let Reassembled { payload, payload_length: carried, fragments: parts, length } = whole;
-            let whole = IpPacket {
-                payload: &payload,
-                payload_length: carried,
-                fragment: None,
-                length,
-                ..*datagram
-            };
+            let (parts, whole) = (whole.fragments, whole.packet(datagram));
             if filter.matches(&of(frames, Ok(&whole))) {
                 self.counters.fragments += parts as u64;
                 let class = self.handle_transport((interface, packet), frames, &whole);
@@ -547,15 +543,7 @@ impl Analysis {
             return Class::Fragment;
         };
         let frames = frame_bytes(&whole, packet, datagram);
-        let Reassembled { payload, payload_length: carried, length, .. } = whole;
-        let whole = IpPacket {
-            payload: &payload,
-            payload_length: carried,
-            fragment: None,
-            length,
-            ..*datagram
-        };
-        self.handle_transport((interface, packet), frames, &whole)
+        self.handle_transport((interface, packet), frames, &whole.packet(datagram))
     }
 
     /// `frames` is the original length of all frames of the packet, in bytes.
@@ -643,7 +631,7 @@ impl Analysis {
             if from == Endpoint::Client { segment.destination_port } else { segment.source_port };
         let id = attached.id_or_insert(|| {
             let (client, server) = ends();
-            FlowId::of(TCP, client, server, connection.started())
+            FlowId::of(TCP, client, server, connection.first())
         });
         attached.traffic.add(from, datagram.length, datagram.ecn);
         let records = &mut self.records;
@@ -733,7 +721,7 @@ impl Analysis {
             let id = attached.id();
             let FlowState { traffic, second, reader: mut reads, properties: mut learned, .. } =
                 attached;
-            let id = id.unwrap_or_else(|| FlowId::of(TCP, client, server, connection.started()));
+            let id = id.unwrap_or_else(|| FlowId::of(TCP, client, server, connection.first()));
             let (lookups, records) = (&mut self.lookups, &mut self.records);
             reads.finish(server.port(), |read| {
                 let learned = learned.get_or_insert_default();
@@ -762,7 +750,7 @@ impl Analysis {
     fn collect_udp(&mut self) {
         while let Some(over) = self.udp.poll() {
             let crate::udp::EndedFlow { client, server, flow, exchange } = over;
-            let id = FlowId::of(UDP, client, server, flow.started());
+            let id = FlowId::of(UDP, client, server, flow.first());
             if let Some(exchange) = exchange {
                 self.records.push_back(Record::exchange(id, (client, server), "quic", exchange));
             }
@@ -853,6 +841,16 @@ impl Settings {
 impl FlowSecond {
     fn of(id: FlowId, second: Second) -> Self {
         Self { id, begins: second.begins, bytes: second.bytes }
+    }
+
+    /// Adds a row of the same second, which exists if the clock of the capture stepped back. Returns
+    /// false if it is another second.
+    fn merge(&mut self, other: &Self) -> bool {
+        let is_same = (self.id, self.begins) == (other.id, other.begins);
+        if is_same {
+            self.bytes = [0, 1].map(|end| self.bytes[end] + other.bytes[end]);
+        }
+        is_same
     }
 }
 

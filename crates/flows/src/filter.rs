@@ -3,7 +3,8 @@
 //! A [`Filter`] is parsed from text and matches [`Candidate`]s. It differs from tcpdump in three
 //! points, because it applies to the packets that the analysis decodes: it matches the packet
 //! inside VLANs and tunnels, so that `port 80` needs no `vlan` before it; it matches a fragmented
-//! packet after reassembly; and it does not resolve host names.
+//! packet after reassembly; and it does not resolve host names. As in tcpdump, the hosts of an ARP or
+//! RARP packet are those that it asks for and answers.
 
 mod parse;
 #[cfg(test)]
@@ -25,6 +26,7 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 const SCTP: u8 = 132;
 const ARP: u16 = 0x0806;
+const RARP: u16 = 0x8035;
 /// Protocols that have a keyword, which is a complete test.
 const PROTOCOLS: [(&str, u8); 8] = [
     ("tcp", TCP),
@@ -36,6 +38,9 @@ const PROTOCOLS: [(&str, u8); 8] = [
     ("gre", 47),
     ("esp", 50),
 ];
+
+/// Protocols beside IP that have a keyword, by EtherType.
+const ETHER_PROTOCOLS: [(&str, u16); 2] = [("arp", ARP), ("rarp", RARP)];
 
 /// A parsed filter expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -192,7 +197,8 @@ enum Primitive {
     /// IP version, 4 or 6.
     Version(u8),
     Protocol(u8),
-    Arp,
+    /// EtherType of a protocol other than IP.
+    Ether(u16),
     /// `None` matches any VLAN tag.
     Vlan(Option<u16>),
     Length(Comparison, u32),
@@ -226,6 +232,23 @@ impl Filter {
 impl Candidate<'_> {
     fn protocol(&self) -> Option<u8> {
         self.datagram.ok().map(|datagram| datagram.protocol)
+    }
+
+    /// Returns the source and the destination; in ARP and RARP the protocol addresses of the sender
+    /// and of the target, at the places where libpcap looks for them. `None` without addresses.
+    fn addresses(&self) -> Option<[IpAddr; 2]> {
+        match self.datagram {
+            Ok(datagram) => Some([datagram.source, datagram.destination]),
+            Err(SkipReason::Protocol(ARP | RARP)) => {
+                let (_, message) = frame::other_protocol(self.link, self.frame)?;
+                let address = |at: usize| -> Option<IpAddr> {
+                    let bytes: [u8; 4] = *message.get(at..)?.first_chunk()?;
+                    Some(bytes.into())
+                };
+                address(14).zip(address(24)).map(<[IpAddr; 2]>::from)
+            }
+            Err(_) => None,
+        }
     }
 
     /// Returns the source and the destination port. `None` if the packet is not TCP, UDP or SCTP,
@@ -267,11 +290,9 @@ impl Expression {
 impl Primitive {
     fn matches(self, candidate: &Candidate<'_>) -> bool {
         match self {
-            Self::Address(way, prefix) => candidate.datagram.is_ok_and(|datagram| {
-                way.matches([datagram.source, datagram.destination], |one: IpAddr| {
-                    prefix.contains(one)
-                })
-            }),
+            Self::Address(way, prefix) => candidate
+                .addresses()
+                .is_some_and(|ends| way.matches(ends, |one: IpAddr| prefix.contains(one))),
             Self::Port(way, first, last) => candidate
                 .ports()
                 .is_some_and(|ports| way.matches(ports, |port| (first..=last).contains(&port))),
@@ -279,7 +300,9 @@ impl Primitive {
                 candidate.datagram.is_ok_and(|found| found.source.is_ipv4() == (version == 4))
             }
             Self::Protocol(protocol) => candidate.protocol() == Some(protocol),
-            Self::Arp => candidate.datagram.err() == Some(SkipReason::Protocol(ARP)),
+            Self::Ether(protocol) => {
+                candidate.datagram.err() == Some(SkipReason::Protocol(protocol))
+            }
             Self::Vlan(wanted) => frame::vlans(candidate.link, candidate.frame)
                 .any(|vlan| wanted.is_none_or(|wanted| wanted == vlan)),
             Self::Length(order, length) => {
@@ -382,7 +405,12 @@ impl fmt::Display for Primitive {
                     None => write!(f, "proto {number}"),
                 }
             }
-            Self::Arp => f.write_str("arp"),
+            Self::Ether(protocol) => {
+                match ETHER_PROTOCOLS.iter().find(|known| known.1 == *protocol) {
+                    Some((word, _)) => f.write_str(word),
+                    None => write!(f, "ether proto {protocol:#06x}"),
+                }
+            }
             Self::Vlan(None) => f.write_str("vlan"),
             Self::Vlan(Some(vlan)) => write!(f, "vlan {vlan}"),
             Self::Length(order, length) => {

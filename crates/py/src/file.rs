@@ -3,7 +3,7 @@
 use manyways_unit::Time;
 use manyways_wire::capture::{Interface, Packet, Reader, Step};
 
-/// Times of the first and the latest packet of a capture, in nanoseconds after the epoch.
+/// Times of the earliest and the latest packet of a capture, in nanoseconds after the epoch.
 pub type Times = Option<(u64, u64)>;
 
 /// A capture that is being read.
@@ -58,7 +58,7 @@ impl File {
                     let interface = self.reader.interfaces().get(packet.interface);
                     each(self, interface.map(|it| (it, &packet)), &rest[at..at + length]);
                     self.packets += 1;
-                    self.first = self.first.or(Some(packet.at));
+                    self.first = Some(self.first.map_or(packet.at, |first| first.min(packet.at)));
                     self.latest = self.latest.max(Some(packet.at));
                     at += length;
                 }

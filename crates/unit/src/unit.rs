@@ -86,6 +86,11 @@ impl Time {
     pub const fn since(self, earlier: Self) -> Span {
         Span::from_nanos(self.as_nanos().saturating_sub(earlier.as_nanos()))
     }
+
+    /// Returns the time between both, whichever is earlier.
+    pub const fn distance(self, other: Self) -> Span {
+        Span::from_nanos(self.as_nanos().abs_diff(other.as_nanos()))
+    }
 }
 
 impl Span {

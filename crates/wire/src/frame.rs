@@ -16,6 +16,7 @@ mod reason;
 #[cfg(test)]
 mod tests;
 mod tunnel;
+mod tunnel_id;
 mod unread;
 mod vlan;
 mod wifi;
@@ -67,6 +68,8 @@ pub struct Fragment {
     pub offset: u32,
     /// Whether more fragments follow.
     pub has_more: bool,
+    /// Identifies the tunnels around the fragment; 0 outside of tunnels.
+    pub tunnel: u32,
 }
 
 /// Reason why a frame yields no IP packet.
@@ -133,10 +136,28 @@ pub fn ip_packet<'a>(
 
 #[inline(never)]
 fn innermost(layer: Layer, rest: Cursor<'_>) -> Result<IpPacket<'_>, SkipReason> {
+    let mut found = decapsulated(layer, rest, |_| {})?;
+    // The numbers of the tunnels matter for fragments only, which are rare.
+    if let (true, Some(fragment)) = (found.is_tunnelled, &mut found.fragment) {
+        decapsulated(layer, rest, |outer| {
+            fragment.tunnel = tunnel_id::add(fragment.tunnel, outer);
+        })?;
+    }
+    Ok(found)
+}
+
+/// Returns the innermost packet, and passes each tunnel packet around it to `each`.
+#[inline]
+fn decapsulated<'a>(
+    layer: Layer,
+    rest: Cursor<'a>,
+    mut each: impl FnMut(&IpPacket<'a>),
+) -> Result<IpPacket<'a>, SkipReason> {
     let mut found = find_ip(layer, rest)?;
     for _ in 0..MAX_DEPTH {
         let Some(Ok((layer, rest))) = tunnel::decapsulate(&found) else { break };
         let Ok(inner) = find_ip(layer, rest) else { break };
+        each(&found);
         found = IpPacket { is_tunnelled: true, ..inner };
     }
     Ok(found)
@@ -152,6 +173,26 @@ fn find_ip(mut layer: Layer, mut rest: Cursor<'_>) -> Result<IpPacket<'_>, SkipR
         };
     }
     Err(SkipReason::Broken)
+}
+
+/// Returns the EtherType of a frame without an IP packet, and the captured bytes behind the headers
+/// before it; `None` if there is an IP packet, or no EtherType.
+pub fn other_protocol(link: LinkType, frame: &[u8]) -> Option<(u16, &[u8])> {
+    let (mut layer, mut rest) = (Layer::Link(link), Cursor { bytes: frame, length: frame.len() });
+    for _ in 0..MAX_DEPTH {
+        let next = match layer {
+            Layer::Ip => return None,
+            Layer::Link(link) => link::read_link_header(link, rest).ok()?,
+            Layer::Wifi(format) => wifi::read_wifi_header(format, rest).ok()?,
+            Layer::Ether(protocol) => match link::read_ether_header(protocol, rest) {
+                Ok(next) => next,
+                Err(SkipReason::Protocol(protocol)) => return Some((protocol, rest.bytes)),
+                Err(_) => return None,
+            },
+        };
+        (layer, rest) = next;
+    }
+    None
 }
 
 impl IpPacket<'_> {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 /// Maximum length in text; 255 bytes on the wire (RFC 1035).
-const MAX_NAME_LENGTH: usize = 253;
+pub(crate) const MAX_NAME_LENGTH: usize = 253;
 /// Maximum length of a label (RFC 1035).
 const MAX_LABEL_LENGTH: usize = 63;
 

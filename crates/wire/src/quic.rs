@@ -1,7 +1,8 @@
 //! The unencrypted parts of QUIC (RFC 9000, RFC 9001; version 2: RFC 9369).
 //!
 //! [`Initials`] reads the ClientHello of a client, from packets whose keys are derived from their
-//! own headers. [`header`] reads packet headers, which need no keys.
+//! own headers. [`header`] reads packet headers, which need no keys, and [`version`] names versions,
+//! also those whose keys are not known.
 
 mod frame;
 pub mod header;
@@ -10,6 +11,7 @@ mod packet;
 mod reassembly;
 #[cfg(test)]
 mod tests;
+pub mod version;
 
 use crate::Peek;
 use crate::tls::hello::{self, HelloError};

@@ -17,6 +17,7 @@ pub(super) const FILTER_WORDS: &[&str] = &[
     "udp ",
     "ip6 ",
     "arp ",
+    "rarp ",
     "vlan ",
     "len >= ",
     "less ",

@@ -143,7 +143,7 @@ QUESTIONS = (
         tables=("tcp",),
         source="tcp",
         observations=(
-            "SELECT kind, which, duration AS value, "
+            "SELECT kind, which, down_limited_time AS value, "
             + ", ".join(f"down_limited_{limit} AS {limit}" for limit in _LIMITS)
             + "\nFROM (\n"
             f"  SELECT *, 'device' AS kind, {DEVICE} AS which FROM chosen\n"
@@ -151,7 +151,7 @@ QUESTIONS = (
             + ranked(
                 f"SELECT *, 'server' AS kind, {CLUSTER} AS which FROM chosen", "which"
             ).replace("SELECT * REPLACE", "SELECT * EXCLUDE (times) REPLACE", 1)
-            + "\n) WHERE is_valid AND down_limited_application IS NOT NULL"
+            + "\n) WHERE down_limited_time IS NOT NULL"
         ),
         by=("kind", "which"),
         unit="s",
@@ -162,7 +162,10 @@ QUESTIONS = (
         ),
         units=(("time", "s"), *((limit, "1") for limit in _LIMITS)),
         figure="shares",
-        notes=("Shares of the time of all flows together: a long flow counts more.",),
+        notes=(
+            "Shares of the time between data segments of the server, of all flows together, as in "
+            "the summary and the report: a long flow counts more.",
+        ),
     ),
     Question(
         name="throughput",

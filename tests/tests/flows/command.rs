@@ -250,6 +250,86 @@ fn packets_that_are_not_read_are_told_with_their_number_and_a_hint() {
 }
 
 #[test]
+fn the_error_of_a_filter_points_at_its_place_on_lines_of_its_own() {
+    let words = ["none.pcap", "--filter", "host 10.0.0.1 and\nport htttp"].map(Path::new);
+    let done = flows(&words);
+    assert_eq!((done.code(), done.stdout.as_str()), (2, ""), "{}", done.stderr);
+    let lines: Vec<&str> = done.stderr.lines().collect();
+    let expected = [
+        "manyways: `htttp` is not a port",
+        "  host 10.0.0.1 and port htttp",
+        "                         ^^^^^",
+        "hint: a port is a number up to 65535 or a well-known name: port 443, port https",
+    ];
+    assert_eq!(lines, expected);
+}
+
+/// The document of a run on these packets, with the time of each in milliseconds.
+fn document(packets: &[(u32, Vec<u8>)], words: &[&str]) -> (Value, String) {
+    let dir = folder();
+    let file = dir.path().join("a.pcap");
+    let mut bytes = header(ETHERNET);
+    packets.iter().for_each(|(at, frame)| record(&mut bytes, *at, frame));
+    fs::write(&file, bytes).expect("a file is written");
+    let words: Vec<&Path> =
+        [file.as_path()].into_iter().chain(words.iter().map(Path::new)).collect();
+    let text = flows(&words).expect_success().stdout;
+    let done = flows(&[&words[..], &[Path::new("--json")]].concat()).expect_success();
+    (serde_json::from_str(&done.stdout).expect("a document"), text)
+}
+
+/// A datagram of the first flow of [`capture`].
+fn datagram() -> Vec<u8> {
+    capture(1)[24 + 16..].to_vec()
+}
+
+#[test]
+fn the_idle_timeout_applies_to_udp() {
+    let dir = folder();
+    let packets = [(0, datagram()), (150_000, datagram()), (460_000, datagram())];
+    for (idle, rows) in [(None, 2), (Some("--idle=100"), 3), (Some("--idle=400"), 1)] {
+        let out = dir.path().join(idle.unwrap_or("default"));
+        let out = ["-o", out.to_str().expect("a path"), "--force"];
+        let words: Vec<&str> = out.into_iter().chain(idle).collect();
+        let (document, _) = document(&packets, &words);
+        let tables = document["tables"].as_array().expect("tables");
+        let udp = tables.iter().find(|table| table["name"] == "udp").expect("a table");
+        assert_eq!(udp["rows"], rows, "{idle:?}");
+    }
+}
+
+#[test]
+fn packets_in_another_order_than_that_of_time_are_told_with_a_hint() {
+    let order = [95_000, 0, 1_000, 2_000];
+    let packets = order.map(|at| (at, datagram()));
+    let (document, text) = document(&packets, &[]);
+    assert_eq!((&document["seconds"], &document["recorded_seconds"]), (&95.0.into(), &95.0.into()));
+    assert_eq!(document["clock_steps_back"], 1);
+    assert!(text.contains("4 in 1 capture, 400 B, 95 s\n"), "{text}");
+    assert!(text.contains("Time order   1 packet is earlier than the packet before"), "{text}");
+    assert!(text.contains("reordercap") && text.contains("mergecap"), "{text}");
+}
+
+#[test]
+fn hosts_of_arp_match_a_filter() {
+    let arp = |tag: &[u8]| {
+        let head = [&[0xff; 6][..], &[2; 6], tag, &[8, 6, 0, 1, 8, 0, 6, 4, 0, 1]].concat();
+        [&head[..], &[2; 6], &[10, 0, 0, 1], &[0; 6], &[10, 0, 0, 2]].concat()
+    };
+    let packets = [(0, arp(&[])), (1, arp(&[0x81, 0, 0, 7])), (2, datagram())];
+    for (filter, count) in [
+        ("host 10.0.0.1", 2),
+        ("dst host 10.0.0.2", 2),
+        ("src net 10.0.0.0/24", 3),
+        ("arp host 10.0.0.1 and not vlan", 1),
+        ("host 10.0.0.3", 0),
+    ] {
+        let (document, _) = document(&packets, &["--filter", filter]);
+        assert_eq!(document["packets"], count, "{filter}");
+    }
+}
+
+#[test]
 fn a_folder_whose_links_make_a_loop_is_read_once() {
     let dir = folder();
     fs::write(dir.path().join("a.pcap"), capture(3)).expect("a file is written");

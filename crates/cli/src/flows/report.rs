@@ -14,9 +14,9 @@ use manyways_flows::flow::SenderLimit;
 
 use self::captures::{captures, notes};
 use self::tables::{carried, endpoint_table, losses, responses, round_trips, slow};
-use super::summary::{self, duration_text, limit_description, percent, size};
+use super::summary::{self, duration_text, limit_description, percent, quantile, size};
 use manyways_report::Page;
-use manyways_report::number::{count, plural, share, shorten, span, utc_time};
+use manyways_report::number::{self, count, plural, shorten, span, utc_time};
 
 /// Maximum number of servers, and of clients, with a row.
 const MAX_ENDPOINTS: usize = 15;
@@ -81,7 +81,9 @@ pub fn html(outcome: &RunReport, about: &RunInfo<'_>) -> String {
     page.html(&format!("manyways {} flows", env!("CARGO_PKG_VERSION")))
 }
 
-const HOW_TO_READ: [&str; 5] = [
+const HOW_TO_READ: [&str; 6] = [
+    "* marks percentiles, medians included, of fewer than 20 values: another capture may well show \
+     others.",
     "A round trip has two halves: local, between the capture point and the local end, and remote, \
      beyond the capture point. A long local half is caused by the access network, often Wi-Fi; a long \
      remote half is caused by distance.",
@@ -128,7 +130,8 @@ fn highlights(outcome: &RunReport) -> Vec<(String, String)> {
     let mut add = |what: &str, much: String| highlights.push((what.to_owned(), much));
     if let Some(median) = summary.rtt.median() {
         let flows = count(summary.rtt.count());
-        add(&format!("Median round trip of {flows} of these flows"), span(median));
+        let median = quantile(span(median), summary.rtt.count());
+        add(&format!("Median round trip of {flows} of these flows"), median);
     }
     if summary.data_segments > 0 {
         let lost = summary.lost.iter().sum();
@@ -140,10 +143,7 @@ fn highlights(outcome: &RunReport) -> Vec<(String, String)> {
     let limits = limits.into_iter().filter(|limit| !summary.limited_by.span(*limit).is_zero());
     let (names, shares): (Vec<String>, Vec<String>) = limits
         .take(2)
-        .map(|limit| {
-            let much = summary.limited_by.span(limit);
-            (summary::limit_name(limit), share(much, summary.limited_by.total()))
-        })
+        .map(|limit| (summary::limit_name(limit), number::percent(summary.limited_by.share(limit))))
         .unzip();
     if !names.is_empty() {
         add(&format!("Servers limited by {}", names.join(", then ")), shares.join(", "));

@@ -4,10 +4,10 @@ use std::cmp::Reverse;
 use std::fmt::Write;
 use std::path::Path;
 
-use manyways_capture::RunReport;
-use manyways_flows::analysis::{Counters, Histogram, Tally};
+use manyways_capture::{RunReport, undecrypted_versions};
+use manyways_flows::analysis::{Counters, Histogram, Summary, Tally};
 use manyways_flows::flow::SenderLimit;
-use manyways_report::number::{count, plural, span};
+use manyways_report::number::{self, count, plural, span};
 use manyways_unit::Span;
 use manyways_unit::human::printable;
 use manyways_wire::frame::SkipReason;
@@ -33,6 +33,9 @@ pub fn text(outcome: &RunReport, rows: &[(&str, u64)], folder: Option<&Path>) ->
             duration_text(outcome)
         ),
     );
+    if let Some(steps) = clock_steps(counters.clock_steps_back) {
+        line("Time order", steps);
+    }
     line("", format!("{}{}", classes(counters), small_classes(counters)));
     if counters.undecoded.total() > 0 {
         line("Not IP", reasons(&counters.undecoded));
@@ -65,19 +68,27 @@ pub fn text(outcome: &RunReport, rows: &[(&str, u64)], folder: Option<&Path>) ->
         line("", format!("{} evicted before their end", plural(counters.evicted, "flow")));
     }
     if summary.rtt.count() + summary.local_rtt.count() > 0 {
+        let all = [&summary.rtt, &summary.local_rtt, &summary.remote_rtt];
         let of = |samples: &Histogram<Span>| match samples.median() {
-            Some(median) => format!("{} ({})", millis(median), plural(samples.count(), "flow")),
+            Some(median) => format!(
+                "{} ({})",
+                quantile(millis(median), samples.count()),
+                plural(samples.count(), "flow")
+            ),
             None => "unknown".to_owned(),
         };
         line(
             "Round trip",
             format!(
                 "{}; local {}, remote {}: median over flows of each flow's median",
-                of(&summary.rtt),
-                of(&summary.local_rtt),
-                of(&summary.remote_rtt)
+                of(all[0]),
+                of(all[1]),
+                of(all[2])
             ),
         );
+        if all.iter().any(|samples| is_few(samples.count())) {
+            line("", FEW_NOTE.to_owned());
+        }
     }
     line(
         "Loss",
@@ -105,15 +116,20 @@ pub fn text(outcome: &RunReport, rows: &[(&str, u64)], folder: Option<&Path>) ->
             ),
         );
     }
+    if let Some(quic) = undecrypted(summary) {
+        line("QUIC", quic);
+    }
     let mut limits: Vec<(f64, String)> = SenderLimit::ALL
         .into_iter()
         .map(|limit| (summary.limited_by.share(limit), limit_name(limit)))
-        .filter(|(share, _)| *share >= 0.005)
+        .filter(|(share, _)| *share >= 0.000_5)
         .collect();
     limits.sort_by(|one, other| other.0.total_cmp(&one.0));
     if !limits.is_empty() {
-        let parts: Vec<String> =
-            limits.iter().map(|(share, name)| format!("{name} {:.0} %", share * 100.0)).collect();
+        let parts: Vec<String> = limits
+            .iter()
+            .map(|(share, name)| format!("{name} {}", number::percent(*share)))
+            .collect();
         line("Limited by", parts.join(", "));
     }
     let (servers, others) = summary.servers(MAX_SERVERS);
@@ -223,6 +239,51 @@ fn most_frequent<K: Copy + Ord>(tally: &Tally<K>, shown: usize) -> (Vec<(K, u64)
     (all, others)
 }
 
+/// Whether percentiles of this number of values are marked: at least 20 are needed before the 95 %
+/// percentile is not simply the largest value.
+pub fn is_few(values: u64) -> bool {
+    (1..20).contains(&values)
+}
+
+/// A percentile, the median included, of this number of values: with a mark if these are few, which
+/// [`FEW_NOTE`] explains.
+pub fn quantile(text: String, values: u64) -> String {
+    if is_few(values) { text + "*" } else { text }
+}
+
+/// The meaning of the mark of [`quantile`].
+pub const FEW_NOTE: &str = "* of fewer than 20 values: another capture may well show others";
+
+/// The versions of QUIC whose flows have no name, because they cannot be decrypted; `None` without
+/// such flows.
+pub fn undecrypted(summary: &Summary) -> Option<String> {
+    let mut versions: Vec<(String, u64)> = undecrypted_versions(summary).collect();
+    versions.sort_by_key(|(_, flows)| Reverse(*flows));
+    let flows = versions.iter().map(|(_, flows)| flows).sum();
+    let parts: Vec<String> =
+        versions.iter().map(|(version, flows)| format!("{version} {}", count(*flows))).collect();
+    (flows > 0).then(|| {
+        format!(
+            "{} not decrypted, because the keys of the version are not known: {}",
+            plural(flows, "flow"),
+            parts.join(", ")
+        )
+    })
+}
+
+/// The number of packets that are not in the order of time, and how to sort them; `None` without
+/// such packets.
+pub fn clock_steps(packets: u64) -> Option<String> {
+    let are = if packets == 1 { "is" } else { "are" };
+    (packets > 0).then(|| {
+        format!(
+            "{} {are} earlier than the packet before: times between them are wrong; reordercap \
+             sorts a capture, mergecap several ones",
+            plural(packets, "packet")
+        )
+    })
+}
+
 /// Recorded time, and the total time if that is longer.
 pub fn duration_text(outcome: &RunReport) -> String {
     let (recorded, lasted) = (outcome.recorded(), outcome.lasted());
@@ -297,6 +358,34 @@ mod tests {
             (Span::from_secs(12), "12 s".into())
         );
         assert_eq!(duration_text(&RunReport::default()), "0 s");
+    }
+
+    #[test]
+    fn packets_that_are_not_in_the_order_of_time_are_counted_with_a_hint() {
+        let mut outcome = RunReport::default();
+        assert!(!text(&outcome, &[], None).contains("Time order"));
+        outcome.counters.clock_steps_back = 1;
+        let line = "Time order   1 packet is earlier than the packet before: ";
+        assert!(text(&outcome, &[], None).contains(line));
+        outcome.counters.clock_steps_back = 2_345;
+        let text = text(&outcome, &[], None);
+        assert!(text.contains("Time order   2,345 packets are earlier"), "{text}");
+        assert!(text.contains("reordercap sorts a capture, mergecap several"), "{text}");
+    }
+
+    #[test]
+    fn flows_of_quic_that_cannot_be_decrypted_are_told_by_their_version() {
+        let mut outcome = RunReport::default();
+        assert!(!text(&outcome, &[], None).contains("QUIC"));
+        let numbers = [*b"Q046", *b"\xff\0\0\x1d", [0; 4]].map(u32::from_be_bytes);
+        outcome.summary.undecrypted = numbers.into_iter().zip([2, 1_400, 1]).collect();
+        let line = "QUIC         1,403 flows not decrypted, because the keys of the version are not known: \
+                    draft-29 1,400, Q046 2, others 1";
+        let text = text(&outcome, &[], None);
+        assert!(text.contains(line), "{text}");
+        let document =
+            manyways_record::document::to_json(&Document::new(&outcome, &[], false)).unwrap();
+        assert!(document.contains(r#"{"version":"draft-29","flows":1400}"#), "{document}");
     }
 
     #[test]

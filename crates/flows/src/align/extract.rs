@@ -142,16 +142,7 @@ impl TrackExtractor {
             return;
         };
         if let Some(whole) = self.fragments.add(at, datagram, part) {
-            let frame::Reassembled { payload, payload_length: carried, .. } = whole;
-            self.handle_tcp(
-                at,
-                &IpPacket {
-                    payload: &payload,
-                    payload_length: carried,
-                    fragment: None,
-                    ..*datagram
-                },
-            );
+            self.handle_tcp(at, &whole.packet(datagram));
         }
     }
 

@@ -94,7 +94,7 @@ impl Aggregator {
             resolutions: Resolutions::default(),
             hosts_table: settings.hosts_table.clone().unwrap_or_default(),
             leases: Vec::new(),
-            connections: Connections::default(),
+            connections: Connections::new(mptcp::Limits::with_flow_timeout(settings.limits.idle)),
             summary: Summary::new(settings.overview),
             recent: None,
         }
@@ -207,6 +207,7 @@ impl Aggregator {
         self.packets.sort_by_key(|packet| (packet.at, packet.flow, order(packet)));
         self.name_packets();
         self.seconds.sort_unstable_by_key(|second| (second.begins, second.id));
+        self.seconds.dedup_by(|more, second| second.merge(more));
         self.http.sort_by_key(|row| (row_time(row), row.id, row.transaction.index));
         self.exchanges.sort_by_key(|row| (row.exchange.request_start, row.id));
         let when = |row: &LookupRow| row.queried_at.or(row.response.as_ref().map(|reply| reply.at));
@@ -242,8 +243,9 @@ impl Aggregator {
         if let Some(recent) = &mut self.recent {
             self.tcp.iter().for_each(|flow| recent.add(flow, anonymizer.as_mut()));
         }
-        let Some(overview) = &mut summary.overview else { return };
-        self.udp.iter().for_each(|flow| overview.add_udp(flow, anonymizer.as_mut()));
+        for summary in [Some(summary), self.recent.as_deref_mut()].into_iter().flatten() {
+            self.udp.iter().for_each(|flow| summary.add_udp(flow, anonymizer.as_mut()));
+        }
     }
 
     /// Sets the names of servers.

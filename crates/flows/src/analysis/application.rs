@@ -20,7 +20,7 @@ pub struct Application {
     pub tls: Option<Box<Session>>,
     /// The client's device, from the user agents of its requests.
     pub agent: Option<DeviceProperties>,
-    /// Host of the first request that has one.
+    /// Host of the first request that has a host name, not only an address.
     pub host: Option<String>,
     /// Whether a request has another method than GET.
     pub has_other_methods: bool,
@@ -43,7 +43,7 @@ impl AppProperties {
         let Some(request) = &row.transaction.request else { return };
         self.has_other_methods |= request.method != "GET";
         if self.host.is_none() {
-            self.host = row.host().map(String::into_boxed_str);
+            self.host = row.host_name().map(|name| name.as_str().into());
         }
         let properties = request.user_agent.as_deref().and_then(device::user_agent);
         self.agent = match (self.agent.take(), properties) {
@@ -77,7 +77,7 @@ impl Application {
         self.tls.as_ref()?.client_hello()
     }
 
-    /// Returns the server name of the ClientHello (SNI).
+    /// Returns the server name of the ClientHello (SNI) if it is a host name.
     pub fn server_name(&self) -> Option<&str> {
         Some(self.client_hello()?.server_name.as_ref()?.as_str())
     }

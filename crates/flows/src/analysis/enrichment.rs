@@ -8,7 +8,7 @@ use manyways_wire::HostName;
 /// Properties that are not in the flow's own packets. Each is `None` if unknown.
 #[derive(Clone, Debug, Default)]
 pub struct Enrichment {
-    /// Name of the server.
+    /// Host name of the server, never an address.
     pub name: Option<String>,
     /// Source of the name: `http`, `tls`, `dns`, `dns of another`, `hosts` or `reverse`.
     pub name_source: Option<&'static str>,

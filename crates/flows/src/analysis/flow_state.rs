@@ -86,15 +86,17 @@ impl FlowState {
         id
     }
 
-    /// Counts payload. Returns the previous second once it is over.
+    /// Counts payload. Returns the previous second once it is over, or if
+    /// the clock has stepped back before it.
     pub(super) fn count_payload(
         &mut self,
         now: Time,
         from: Endpoint,
         bytes: u32,
     ) -> Option<Second> {
+        // The difference wraps if the clock has stepped back.
         if let Some(second) = &mut self.second
-            && now.since(second.begins).as_nanos() < SECOND
+            && now.as_nanos().wrapping_sub(second.begins.as_nanos()) < SECOND
         {
             second.bytes[from as usize] += u64::from(bytes);
             return None;

@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use super::{FlowId, tcp};
 use crate::columns::{SCHEMA, columns};
 use manyways_record::table::{Column, Row};
+use manyways_wire::HostName;
 use manyways_wire::http::{
-    ContentRange, Framing, Outcome, Request, RequestedRange, Response, Transaction,
+    ContentRange, Framing, Host, Outcome, Request, RequestedRange, Response, Transaction,
 };
 
 /// An HTTP/1 request and its response.
@@ -31,6 +32,14 @@ impl HttpTransaction {
     pub fn host(&self) -> Option<String> {
         let authority = self.request()?.host.as_ref()?;
         Some(authority.host.to_string())
+    }
+
+    /// Returns the host of the request if it is a host name.
+    pub(super) fn host_name(&self) -> Option<&HostName> {
+        match &self.request()?.host.as_ref()?.host {
+            Host::Name(name) => Some(name),
+            Host::Address(_) => None,
+        }
     }
 
     fn range(&self) -> Option<&ContentRange> {

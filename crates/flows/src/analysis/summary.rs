@@ -1,15 +1,19 @@
 //! Totals of a run.
 
+use std::collections::BTreeMap;
+
 use manyways_unit::Span;
 
 use super::top_entries::{EntryCounters, TopEntries};
-use super::{Histogram, Overview, TcpFlow};
+use super::{Histogram, Overview, TcpFlow, UdpFlow};
 use crate::flow::{LimitedBy, SenderLimit};
 use manyways_record::table::Anonymizer;
 use manyways_wire::stream::Endpoint;
 
 /// Maximum number of servers with separate counters.
 const MAX_SERVERS: usize = 1 << 16;
+/// Maximum number of versions of QUIC with separate counters.
+const MAX_VERSIONS: usize = 64;
 
 /// Totals of all flows.
 #[derive(Clone, Debug, Default)]
@@ -41,6 +45,9 @@ pub struct Summary {
     pub remote_rtt: Histogram<Span>,
     /// Time of each sender limit of the servers, summed over all flows.
     pub limited_by: LimitedBy,
+    /// Flows of QUIC whose ClientHello could not be decrypted, by version; 0 stands for all versions
+    /// beyond the first 64.
+    pub undecrypted: BTreeMap<u32, u64>,
     /// Data of a report; `None` without [`Settings::overview`](super::Settings::overview).
     pub overview: Option<Box<Overview>>,
     servers: TopEntries<Server, MAX_SERVERS>,
@@ -99,6 +106,17 @@ impl Summary {
         self.servers.add_address(address, name, &Server { flows: 1, bytes });
         if let Some(overview) = &mut self.overview {
             overview.add_tcp(flow, anonymizer);
+        }
+    }
+
+    pub(super) fn add_udp(&mut self, flow: &UdpFlow, anonymizer: Option<&mut Anonymizer>) {
+        if let Some(version) = flow.undecrypted_version() {
+            let is_listed =
+                self.undecrypted.len() < MAX_VERSIONS || self.undecrypted.contains_key(&version);
+            *self.undecrypted.entry(if is_listed { version } else { 0 }).or_default() += 1;
+        }
+        if let Some(overview) = &mut self.overview {
+            overview.add_udp(flow, anonymizer);
         }
     }
 

@@ -43,7 +43,7 @@ pub(super) fn alpn_list(list: &[Vec<u8>]) -> String {
 }
 
 impl TcpFlow {
-    /// Time of the first packet.
+    /// Time of the earliest packet.
     pub fn started(&self) -> Time {
         self.connection.started()
     }
@@ -193,12 +193,12 @@ impl Row for TcpFlow {
         "server_port" Count "Its port." |flow| flow.server.port();
         "local_end" Text "The endpoint on the local side of the capture point: client or server."
             |flow| flow.local.name();
-        "started" Time "Time of the first packet." |flow| flow.started();
+        "started" Time "Time of the earliest packet." |flow| flow.started();
         "handshake_done" Time "Time of the first acknowledgment of the server's SYN."
             |flow| flow.connection.handshake().completed;
         "first_fin" Time "Time of the first FIN." |flow| flow.connection.first_fin();
-        "ended" Time "Time of the last packet." |flow| flow.connection.last();
-        "duration" Span "From the first packet to the last one."
+        "ended" Time "Time of the latest packet." |flow| flow.connection.last();
+        "duration" Span "From the earliest packet to the latest one."
             |flow| flow.connection.last().since(flow.started());
         "is_valid" Flag "The handshake is complete and there was no RST (campus Wi-Fi, 3.1)."
             |flow| flow.connection.is_valid();
@@ -303,6 +303,8 @@ impl Row for TcpFlow {
             |flow, end| flow.counter(end, |counts| counts.max_in_flight);
         both "limited_by" Text "The sender limit with the longest time: application, think, receiver_window, congestion, loss or slow_start"
             |flow, end| flow.limited_by(end);
+        both "limited_time" Span "Time between data segments, of which the shares limited_... are; the summary, the report and `ask limits` add it up over all flows"
+            |flow, end| Some(flow.connection.limited_by(end).total()).filter(|time| !time.is_zero());
         both "limited_application" Number "Share of the time between data segments without data to send"
             |flow, end| flow.limit_share(end, SenderLimit::Application);
         both "limited_think" Number "Share between a request and available data"
@@ -322,7 +324,7 @@ impl Row for TcpFlow {
         both "window_probes" Count "Zero-window probes"
             |flow, end| flow.counter(end, |counts| counts.window_probes);
         "protocol" Text "Application protocol: http, tls, dns or other." |flow| flow.application.protocol;
-        "name" Name "The best known name of the server."
+        "name" Name "The best known host name of the server."
             |flow| flow.enrichment.name.as_deref();
         "name_source" Text "Source of the name: http, tls, dns, dns of another (client), hosts or reverse."
             |flow| flow.enrichment.name_source;
@@ -353,8 +355,8 @@ impl Row for TcpFlow {
             |flow| flow.application.response_times.count();
         "tls_version" Text "TLS version, if known."
             |flow| flow.session().and_then(Session::version).map(|version| version.to_string());
-        "sni" Name "The server name in the client's ClientHello."
-            |flow| flow.application.server_name();
+        "sni" Name "The server name in the client's ClientHello, as sent."
+            |flow| flow.application.client_hello().and_then(|client_hello| client_hello.sni());
         "alpn" Text "The application protocols that the client offers, preferred first."
             |flow| flow.application.client_hello().map(|client_hello| alpn_list(&client_hello.protocols));
         "ja4" Text "The JA4 fingerprint of the client's hello, where all of it was captured."

@@ -1,4 +1,6 @@
 use super::*;
+use manyways_record::table::Data;
+use manyways_unit::Span;
 
 const LINK: LinkType = LinkType::ETHERNET;
 
@@ -83,6 +85,117 @@ fn a_packet_in_fragments_has_the_bytes_of_all() {
     pass(&mut analysis, 2, &fragment(1, 16, false, &question[16..]), 0);
     let Some(Record::Packet(packet)) = analysis.poll() else { panic!("no packet came out") };
     assert_eq!(packet.length, 2 * 20 + 24);
+}
+
+/// The source ports and payload bytes of the UDP flows.
+fn udp_flows(analysis: &mut Analysis) -> Vec<(u16, [u64; 2])> {
+    let records = std::iter::from_fn(|| analysis.poll());
+    let mut flows: Vec<_> = records
+        .filter_map(|record| match record {
+            Record::Udp(flow) => Some((flow.client.port(), flow.payload())),
+            _ => None,
+        })
+        .collect();
+    flows.sort_unstable();
+    flows
+}
+
+#[test]
+fn fragments_of_udp_and_of_another_protocol_with_one_number_are_two_packets() {
+    let datagram = [&[0x9c, 0x40, 0x10, 0, 0, 24, 0, 0][..], &[7; 16]].concat();
+    let [first, last] = [(0, true, &datagram[..16]), (16, false, &datagram[16..])].map(
+        |(offset, has_more, bytes)| {
+            let udp = fragment(1, offset, has_more, bytes);
+            let mut icmp = fragment(1, offset, has_more, &[0xee; 8][..bytes.len().min(8)]);
+            icmp[14 + 9] = 1;
+            [icmp, udp]
+        },
+    );
+    let mut analysis = analysis("");
+    for (at, frame) in (0..).zip(first.iter().chain(&last)) {
+        pass(&mut analysis, at, frame, 0);
+    }
+    analysis.finish();
+    assert_eq!(udp_flows(&mut analysis), [(40_000, [16, 0])]);
+    assert_eq!((analysis.counters().udp, analysis.counters().fragments), (1, 4));
+}
+
+/// A datagram of any payload: QUIC, DNS or others.
+fn datagram(from: u16, payload: &[u8]) -> Vec<u8> {
+    let length = (8 + payload.len() as u16).to_be_bytes();
+    let head = [&from.to_be_bytes()[..], &443_u16.to_be_bytes(), &length, &[0; 2]].concat();
+    fragment(1, 0, false, &[&head[..], payload].concat())
+}
+
+/// Two captures in one file, the second of which is the earlier one.
+#[test]
+fn packets_in_another_order_than_that_of_time_have_the_same_seconds() {
+    let of = |order: &[u64]| {
+        let settings = Settings { overview: true, ..Settings::default() };
+        let mut aggregator = Aggregator::new(&settings);
+        let mut analysis = Analysis::new(settings);
+        for at in order {
+            segment(&mut analysis, at * 1_000, true, [*at as u32 * 100, 500], 0x10, 100);
+        }
+        analysis.finish();
+        let mut seconds = std::collections::BTreeMap::new();
+        for record in std::iter::from_fn(|| analysis.poll()) {
+            if let Record::Second(FlowSecond { begins, bytes, .. }) = record {
+                *seconds.entry(begins).or_insert(0) += bytes[0];
+            }
+            aggregator.add(record);
+        }
+        let mut rows = 0;
+        aggregator.flush(true, |schema, batch| {
+            rows += if schema.table == "seconds" { batch.rows() } else { 0 };
+        });
+        assert_eq!(rows, seconds.len(), "one row for each second");
+        (seconds, analysis.counters().clone())
+    };
+    let sorted: Vec<u64> = (0..95).map(|step| 1_000 + step * 500).collect();
+    let (seconds, counters) = of(&sorted);
+    assert_eq!(seconds.len(), 48);
+    for cut in [1, 40, 41, 94] {
+        let (early, late) = sorted.split_at(cut);
+        let (other_seconds, other) = of(&[late, early].concat());
+        assert_eq!(other_seconds, seconds, "{cut}");
+        assert_eq!((other.first, other.last), (counters.first, counters.last));
+        assert_eq!(other.timeline, counters.timeline);
+    }
+}
+
+#[test]
+fn the_idle_timeout_is_the_same_for_tcp_udp_and_quic() {
+    // An Initial packet that cannot be decrypted, and a packet with a short header.
+    let quic = [&[0xc0, 0, 0, 0, 1, 8][..], &[3; 8], &[0, 0, 0x44, 0x98], &[5; 1_176]].concat();
+    let payloads = [&quic[..], b"a call"];
+    for (idle, pause, flows) in
+        [(300, 299, 1), (300, 301, 2), (10, 9, 1), (10, 11, 2), (900, 899, 1)]
+    {
+        let limits = flow::Limits { idle: Span::from_secs(idle), ..flow::Limits::default() };
+        let of = |pause: u64| {
+            let mut analysis = Analysis::new(Settings { limits, ..Settings::default() });
+            for at in [0, pause] {
+                for (port, payload) in (5_000..).zip(payloads) {
+                    pass(&mut analysis, at * 1_000, &datagram(port, payload), 0);
+                }
+                segment(&mut analysis, at * 1_000_000, true, [100, 500], 0x10, 300);
+            }
+            analysis
+        };
+        let mut ended = of(pause);
+        ended.finish();
+        let records: Vec<Record> = std::iter::from_fn(|| ended.poll()).collect();
+        let count = |is: fn(&Record) -> bool| records.iter().filter(|one| is(one)).count();
+        let tcp = count(|one| matches!(one, Record::Tcp(_)));
+        let udp = count(|one| matches!(one, Record::Udp(_)));
+        assert_eq!((tcp, udp), (flows, 2 * flows), "{idle} {pause}");
+        // A live capture without packets.
+        let mut live = of(0);
+        live.advance(Time::from_millis(pause * 1_000));
+        assert_eq!(live.active_flows(), if flows == 2 { 0 } else { 3 }, "{idle} {pause}");
+    }
+    assert_eq!(Settings::default().limits.idle, Span::from_secs(300), "as in docs/flows.md");
 }
 
 /// Queries with numbers that begin with each significant bit of QUIC, a truncated response to one
@@ -193,6 +306,62 @@ fn what_passes_right_behind_a_question_was_sent_before_it() {
     assert!(times.iter().all(|time| time.as_millis_f64() >= 40.0), "{times:?}");
     let bytes: u64 = exchanges.iter().map(|one| one.response.as_bytes()).sum();
     assert_eq!(bytes, 40 * 11_104, "each byte is of one response");
+}
+
+/// A text column of the table `tcp`, empty if absent, of one connection whose client sends `payload`.
+fn tcp_column(payload: &[u8], column: &str) -> String {
+    let mut analysis = Analysis::new(Settings::default());
+    segment(&mut analysis, 0, true, [99, 0], 0x02, 0);
+    segment(&mut analysis, 10, false, [499, 100], 0x12, 0);
+    segment(&mut analysis, 20, true, [100, 500], 0x10, 0);
+    let mut frame = [&[0; 12][..], &[8, 0, 0x45, 0]].concat();
+    frame.extend((40 + payload.len() as u16).to_be_bytes());
+    frame.extend([0, 0, 0x40, 0, 64, 6, 0, 0]);
+    frame.extend([PHONE.0, SERVER.0].concat());
+    frame.extend([PHONE.1, SERVER.1].map(u16::to_be_bytes).concat());
+    frame.extend([100_u32, 500].map(u32::to_be_bytes).concat());
+    frame.extend([0x50, 0x18, 0x80, 0, 0, 0, 0, 0]);
+    frame.extend(payload);
+    pass(&mut analysis, 1, &frame, 0);
+    analysis.finish();
+    let mut aggregator = Aggregator::new(&Settings::default());
+    std::iter::from_fn(|| analysis.poll()).for_each(|record| aggregator.add(record));
+    let mut values = String::new();
+    aggregator.flush(true, |schema, batch| {
+        if schema.table == "tcp" {
+            assert_eq!(batch.rows(), 1);
+            let at = schema.columns.iter().position(|(name, ..)| *name == column).unwrap();
+            if let Data::Text(text, _) = &batch.columns()[at].data {
+                values.clone_from(text);
+            }
+        }
+    });
+    values
+}
+
+#[test]
+fn an_address_or_a_name_with_a_port_is_not_the_name_of_a_server() {
+    use crate::sample::{alpn, message, records, sni};
+    let get = |host: &str| format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n").into_bytes();
+    let hello = |name: &str| records(&message(&[sni(name.as_bytes()), alpn(&["h2"])]), 1 << 14);
+    for (payload, name) in [
+        (get("Shop.example:8080"), "shop.example"),
+        (get("192.0.2.1"), ""),
+        (get("192.0.2.1:8080"), ""),
+        (get("[2001:db8::1]:8080"), ""),
+        (get("shop.example:80:80"), ""),
+        (hello("Shop.example"), "shop.example"),
+        (hello("192.0.2.1"), ""),
+        (hello("2001:db8::1"), ""),
+        (hello("shop.example:443"), ""),
+        (hello("127.1"), ""),
+    ] {
+        let found = ["name", "domain"].map(|column| tcp_column(&payload, column));
+        assert_eq!(found, [name, name], "{}", String::from_utf8_lossy(&payload));
+    }
+    for name in ["shop.example:443", "::1"] {
+        assert_eq!(tcp_column(&hello(name), "sni"), name);
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ use crate::quic;
 use crate::udp::{Flow, Protocol, SenderStats};
 use manyways_record::table::{Column, Row};
 use manyways_unit::Samples;
+use manyways_wire::quic::version;
 use manyways_wire::stream::Endpoint;
 
 /// A UDP flow that has ended.
@@ -32,9 +33,14 @@ impl UdpFlow {
         self.flow.sent(end).map(what)
     }
 
-    /// Server name in the ClientHello of QUIC (SNI).
+    /// Server name in the ClientHello of QUIC (SNI), if it is a host name.
     pub fn server_name(&self) -> Option<&str> {
         Some(self.quic()?.client_hello()?.server_name.as_ref()?.as_str())
+    }
+
+    /// The version of QUIC, if its ClientHello cannot be decrypted.
+    pub(super) fn undecrypted_version(&self) -> Option<u32> {
+        self.quic()?.undecrypted_version()
     }
 
     /// Payload bytes of the client, then of the server.
@@ -74,9 +80,9 @@ impl Row for UdpFlow {
         "server_port" Count "Its port." |row| row.server.port();
         "local_end" Text "The endpoint on the local side of the capture point: client or server."
             |row| row.local.name();
-        "started" Time "Time of the first packet." |row| row.flow.started();
-        "ended" Time "Time of the last packet." |row| row.flow.last();
-        "duration" Span "From the first packet to the last one."
+        "started" Time "Time of the earliest packet." |row| row.flow.started();
+        "ended" Time "Time of the latest packet." |row| row.flow.last();
+        "duration" Span "From the earliest packet to the latest one."
             |row| row.flow.last().since(row.flow.started());
         "longest_gap" Span "The longest time without a packet." |row| row.flow.longest_gap();
         both "packets" Count "Packets" |row, end| row.sent(end, |sent| sent.packets).unwrap_or(0);
@@ -91,12 +97,17 @@ impl Row for UdpFlow {
             |row| row.protocol();
         "quic_version" Text "QUIC's version, in hexadecimal digits."
             |row| row.quic().and_then(|quic| quic.version(Endpoint::Client)).map(|v| format!("{v:08x}"));
-        "name" Name "The best known name of the server."
+        "quic_undecrypted" Text
+            "Name of the version, if the ClientHello could not be decrypted because the keys of the \
+             version are not known: draft-29, Q046, T051, mvfst faceb002, or a number."
+            |row| row.undecrypted_version().map(version::name);
+        "name" Name "The best known host name of the server."
             |row| row.enrichment.name.as_deref();
         "name_source" Text "Source of the name: tls, dns, dns of another (client), hosts or reverse."
             |row| row.enrichment.name_source;
         "domain" Name "The registered domain of the server's name." |row| row.enrichment.domain();
-        "sni" Name "The server name in the ClientHello of QUIC." |row| row.server_name();
+        "sni" Name "The server name in the ClientHello of QUIC, as sent."
+            |row| row.quic().and_then(|quic| quic.client_hello()?.sni());
         "alpn" Text "The application protocols that the client offers, preferred first."
             |row| row.quic().and_then(|q| q.client_hello()).map(|hello| tcp::alpn_list(&hello.protocols));
         "ja4" Text "The JA4 fingerprint of QUIC's hello, where all of it was captured."

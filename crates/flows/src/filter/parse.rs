@@ -4,7 +4,8 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use super::words::{SIGNS, Word, is_part, words};
 use super::{
-    Comparison, Dir, Expression, FilterError, FilterErrorKind, PROTOCOLS, Primitive, SCTP, TCP, UDP,
+    Comparison, Dir, ETHER_PROTOCOLS, Expression, FilterError, FilterErrorKind, PROTOCOLS,
+    Primitive, SCTP, TCP, UDP,
 };
 use manyways_unit::Prefix;
 
@@ -15,7 +16,7 @@ const MAX_PRIMITIVES: usize = 1_000;
 const MAX_VLAN: u32 = 4_095;
 
 /// Keywords of pcap-filter(7) that are not supported.
-const UNSUPPORTED: [&str; 27] = [
+const UNSUPPORTED: [&str; 26] = [
     "ether",
     "fddi",
     "tr",
@@ -24,7 +25,6 @@ const UNSUPPORTED: [&str; 27] = [
     "ppp",
     "slip",
     "radio",
-    "rarp",
     "atalk",
     "decnet",
     "iso",
@@ -83,6 +83,8 @@ struct Qualifiers {
 enum Protocol {
     Version(u8),
     Number(u8),
+    /// EtherType of ARP or RARP.
+    Ether(u16),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -210,7 +212,6 @@ impl<'a> Parser<'a> {
     /// Parses a test that begins with `word`.
     fn primitive(&mut self, word: Word<'a>) -> Parsed {
         let alone = match word.text {
-            "arp" => Some(Primitive::Arp),
             "vlan" => Some(Primitive::Vlan(self.vlan()?)),
             "len" => Some(self.length()?),
             "less" => Some(Primitive::Length(Comparison::AtMost, self.number(u32::MAX)?)),
@@ -269,6 +270,7 @@ impl<'a> Parser<'a> {
             _ => Ok(Expression::Primitive(match protocol {
                 Some(Protocol::Version(version)) => Primitive::Version(version),
                 Some(Protocol::Number(number)) => Primitive::Protocol(number),
+                Some(Protocol::Ether(protocol)) => Primitive::Ether(protocol),
                 None => return Err(error_at(word, FilterErrorKind::Word)),
             })),
         }
@@ -340,12 +342,18 @@ impl<'a> Parser<'a> {
                     let what = if said == 4 { "an IPv4 address" } else { "an IPv6 address" };
                     return Err(contradiction(what));
                 }
+                if matches!(protocol, Some(Protocol::Ether(_))) && version == 6 {
+                    return Err(contradiction("an address of ARP"));
+                }
                 Box::new(move |direction| Primitive::Address(direction, prefix))
             }
             Some(Kind::Port | Kind::Ports) => {
-                if let Some(Protocol::Number(number)) = protocol
-                    && ![TCP, UDP, SCTP].contains(&number)
-                {
+                let has_ports = match protocol {
+                    Some(Protocol::Number(number)) => [TCP, UDP, SCTP].contains(&number),
+                    Some(Protocol::Ether(_)) => false,
+                    Some(Protocol::Version(_)) | None => true,
+                };
+                if !has_ports {
                     return Err(contradiction("a port of a protocol without ports"));
                 }
                 let (first, last) = ports(kind, word)?;
@@ -358,7 +366,9 @@ impl<'a> Parser<'a> {
                 let Some(number) = number.filter(|_| !name.starts_with('+')) else {
                     return Err(error_at(word, FilterErrorKind::Protocol));
                 };
-                if way.is_some() || matches!(protocol, Some(Protocol::Number(_))) {
+                if way.is_some()
+                    || matches!(protocol, Some(Protocol::Number(_) | Protocol::Ether(_)))
+                {
                     return Err(contradiction("a protocol of one endpoint"));
                 }
                 Box::new(move |_| Primitive::Protocol(number))
@@ -371,8 +381,8 @@ impl<'a> Parser<'a> {
                 .and(Expression::Primitive(with(Dir::Destination))),
         };
         Ok(match protocol {
-            // The address implies its version.
-            Some(Protocol::Version(_)) if matches!(kind, None | Some(Kind::Host | Kind::Net)) => {
+            // The address implies its version; but an IPv4 address may also be that of ARP.
+            Some(Protocol::Version(6)) if matches!(kind, None | Some(Kind::Host | Kind::Net)) => {
                 test
             }
             Some(Protocol::Version(version)) => {
@@ -380,6 +390,9 @@ impl<'a> Parser<'a> {
             }
             Some(Protocol::Number(number)) => {
                 Expression::Primitive(Primitive::Protocol(number)).and(test)
+            }
+            Some(Protocol::Ether(protocol)) => {
+                Expression::Primitive(Primitive::Ether(protocol)).and(test)
             }
             None => test,
         })
@@ -459,7 +472,10 @@ fn protocol(word: &str) -> Option<Protocol> {
         "ip6" => Some(Protocol::Version(6)),
         _ => {
             let known = PROTOCOLS.iter().find(|(name, _)| *name == word);
-            known.map(|(_, number)| Protocol::Number(*number))
+            let ether = ETHER_PROTOCOLS.iter().find(|(name, _)| *name == word);
+            known
+                .map(|(_, number)| Protocol::Number(*number))
+                .or(ether.map(|(_, protocol)| Protocol::Ether(*protocol)))
         }
     }
 }

@@ -135,7 +135,8 @@ fn ports_that_are_not_there_match_nothing() {
     assert!(cut.matches("tcp") && !cut.matches("port 80"));
     let mut later = sample("10.0.0.1", "10.0.0.2", UDP, TO_WEB);
     assert!(later.matches("port 80"));
-    later.datagram.fragment = Some(frame::Fragment { id: 1, offset: 8, has_more: false });
+    later.datagram.fragment =
+        Some(frame::Fragment { id: 1, offset: 8, has_more: false, tunnel: 0 });
     assert!(later.matches("udp") && !later.matches("port 80"));
     let ping = sample("10.0.0.1", "10.0.0.2", 1, TO_WEB);
     assert!(ping.matches("icmp") && !ping.matches("port 80") && !ping.matches("icmp6"));
@@ -155,6 +156,65 @@ fn what_is_no_ip_packet_is_matched_by_what_is_known_of_it() {
     }
     assert!(!filter("ip or ip6 or tcp or host 10.0.0.1 or net 0.0.0.0/0").matches(&arp));
     assert!(!filter("arp").matches(&candidate(SkipReason::Control)));
+}
+
+/// An ARP or RARP packet from 10.0.0.1 for 10.0.0.2, behind some VLAN tags.
+fn arp(protocol: u16, tags: usize) -> Vec<u8> {
+    let tags = [0x81, 0, 0, 7].repeat(tags);
+    let head = [&[0xff; 6][..], &[2; 6], &tags, &protocol.to_be_bytes()].concat();
+    let ends = [&[2; 6][..], &[10, 0, 0, 1], &[0; 6], &[10, 0, 0, 2]].concat();
+    [&head[..], &[0, 1, 8, 0, 6, 4, 0, 1], &ends].concat()
+}
+
+/// The results are those of tcpdump 4.99 on these packets; behind VLANs of `vlan and (FILTER)`.
+#[test]
+fn hosts_and_networks_are_also_those_of_arp() {
+    for (protocol, word, other) in [(ARP, "arp", "rarp"), (RARP, "rarp", "arp")] {
+        for tags in 0..3 {
+            let frame = arp(protocol, tags);
+            let of = |frame: &[u8], text: &str| {
+                let length = frame.len();
+                let datagram = Err(SkipReason::Protocol(protocol));
+                let link = LinkType::ETHERNET;
+                filter(text).matches(&Candidate { link, frame, length, datagram })
+            };
+            for text in [
+                "host 10.0.0.1",
+                "host 10.0.0.2",
+                "src host 10.0.0.1",
+                "dst 10.0.0.2",
+                "src or dst host 10.0.0.2",
+                "src net 10 and dst net 10",
+                "src and dst net 10.0.0.0/30",
+                "net 0.0.0.0/0",
+                &format!("{word} host 10.0.0.1 and {word}"),
+                &format!("{word} dst net 10.0.0.0 mask 255.0.0.0"),
+                &format!("not {other}"),
+                "not ip host 10.0.0.1",
+            ] {
+                assert!(of(&frame, text), "{word} {tags}: {text}");
+            }
+            for text in [
+                "host 10.0.0.3",
+                "src host 10.0.0.2",
+                "dst host 10.0.0.1",
+                "net 192.0.2.0/24",
+                "ip host 10.0.0.1",
+                "tcp src host 10.0.0.1",
+                "host 2001:db8::1",
+                "net ::/0",
+                &format!("{other} host 10.0.0.1"),
+                "not host 10.0.0.1",
+            ] {
+                assert!(!of(&frame, text), "{word} {tags}: {text}");
+            }
+            // The address of the target is not in the captured bytes.
+            assert!(!of(&frame[..frame.len() - 1], "host 10.0.0.1"));
+            assert!(of(&frame[..frame.len() - 1], word));
+        }
+    }
+    let packet = sample("10.0.0.1", "10.0.0.2", UDP, TO_WEB);
+    assert!(packet.matches("ip host 10.0.0.1") && !packet.matches("arp host 10.0.0.1"));
 }
 
 #[test]
@@ -184,6 +244,11 @@ fn and_and_or_bind_alike_and_a_value_alone_is_what_the_one_before_is() {
         ("proto 89 or ospf", ""),
         ("tcp and tcp and tcp", "tcp and tcp and tcp"),
         ("host ::ffff:10.0.0.1", "host 10.0.0.1"),
+        ("ip host 10.0.0.1", "ip and host 10.0.0.1"),
+        (
+            "rarp src host 10.0.0.1 or 10.0.0.2",
+            "rarp and src host 10.0.0.1 or (rarp and src host 10.0.0.2)",
+        ),
     ] {
         if full.is_empty() {
             assert!(text.parse::<Filter>().is_err(), "{text}");
@@ -231,6 +296,9 @@ fn an_error_says_where_and_what() {
         ("vlan 4096", 5..9, "up to 4095"),
         ("proto 256", 6..9, "not a protocol"),
         ("src proto 6", 10..11, "one endpoint"),
+        ("arp host ::1", 9..12, "ARP"),
+        ("arp port 80", 9..11, "without ports"),
+        ("arp proto 6", 10..11, "one endpoint"),
     ] {
         let error = text.parse::<Filter>().expect_err(text);
         assert!(error.to_string().contains(words), "{text}: {error}");
@@ -270,7 +338,7 @@ fn primitives() -> impl Strategy<Value = Primitive> {
         )),
         prop_oneof![Just(4), Just(6)].prop_map(Primitive::Version),
         prop_oneof![Just(6), Just(17), Just(1), any::<u8>()].prop_map(Primitive::Protocol),
-        Just(Primitive::Arp),
+        prop_oneof![Just(ARP), Just(RARP)].prop_map(Primitive::Ether),
         prop::option::of(0_u16..10).prop_map(Primitive::Vlan),
         (order, 58_u32..63).prop_map(|(comparison, length)| Primitive::Length(comparison, length)),
     ]
@@ -337,7 +405,8 @@ proptest! {
     fn any_words_are_a_filter_or_an_error_within_them(
         words in prop::collection::vec(prop::sample::select(vec![
             "tcp", "ip6", "src", "dst", "and", "or", "not", "(", ")", "host", "net", "port", "80",
-            "portrange", "1-2", "10.0.0.1", "10/8", "::1", "len", ">=", "vlan", "less", "proto",
+            "portrange", "1-2", "10.0.0.1", "10/8", "::1", "len", ">=", "vlan", "less", "proto", "arp",
+            "rarp",
         ]), 0..12)
     ) {
         let text = words.join(" ");

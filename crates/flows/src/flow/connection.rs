@@ -32,6 +32,8 @@ const UNKNOWN_WINDOW: u64 = 1 << 30;
 /// State of a TCP connection.
 #[derive(Clone, Debug)]
 pub struct Connection {
+    /// Time of the first segment in the capture, which is not always the earliest one.
+    first: Time,
     started: Time,
     last: Time,
     handshake: Handshake,
@@ -159,6 +161,7 @@ impl Connection {
     /// Creates a connection whose first segment passes at `now`.
     pub fn new(now: Time) -> Self {
         Self {
+            first: now,
             started: now,
             last: now,
             handshake: Handshake::default(),
@@ -181,7 +184,12 @@ impl Connection {
         }
     }
 
-    /// Time of the first segment.
+    /// Time of the first segment in the capture: a part of the connection's identity.
+    pub fn first(&self) -> Time {
+        self.first
+    }
+
+    /// Time of the earliest segment.
     pub fn started(&self) -> Time {
         self.started
     }
@@ -378,7 +386,7 @@ impl Connection {
         is_ack_fitting: bool,
     ) -> Option<u64> {
         // Clocks of captures may step back.
-        self.last = self.last.max(now);
+        (self.started, self.last) = (self.started.min(now), self.last.max(now));
         if is_ack_fitting {
             self.on_handshake(now, from, segment);
         }

@@ -170,7 +170,8 @@ impl<A: Default> Table<A> {
             Key::of((sender, segment.source_port), (receiver, segment.destination_port));
         let hash = self.hasher.hash_one(key);
         let found = self.find(hash, &key).map(|(index, entry)| {
-            let silence = now.since(entry.connection.last());
+            // A clock that steps back by more than the timeout ends a connection, too.
+            let silence = now.distance(entry.connection.last());
             (index, silence > self.limits.idle || entry.is_new_connection(is_first, segment))
         });
         let index = match found {
@@ -267,7 +268,7 @@ impl<A: Default> Table<A> {
             let before = self.examinations.len();
             self.examine(now);
             // An examined connection that stays returns to the end of the queue.
-            let is_due = |(then, _): &(Time, EntryRef)| now.since(*then) > self.limits.idle;
+            let is_due = |(then, _): &(Time, EntryRef)| now.distance(*then) > self.limits.idle;
             if self.examinations.len() == before && !self.examinations.front().is_some_and(is_due) {
                 return;
             }
@@ -345,7 +346,7 @@ impl<A: Default> Table<A> {
     #[inline]
     fn is_examination_due(&self, now: Time) -> bool {
         let is_due = |turns: &VecDeque<(Time, EntryRef)>, after| {
-            turns.front().is_some_and(|(then, _)| now.since(*then) > after)
+            turns.front().is_some_and(|(then, _)| now.distance(*then) > after)
         };
         is_due(&self.closed, LINGER)
             || is_due(&self.examinations, self.limits.idle)
@@ -357,7 +358,7 @@ impl<A: Default> Table<A> {
     #[inline(never)]
     fn examine(&mut self, now: Time) {
         while let Some((then, turn)) = self.closed.front().copied()
-            && now.since(then) > LINGER
+            && now.distance(then) > LINGER
         {
             self.closed.pop_front();
             if self.entry(turn).is_some() {
@@ -367,13 +368,16 @@ impl<A: Default> Table<A> {
         for _ in 0..2 {
             let is_full = self.index.len() > self.limits.connections;
             let Some((then, turn)) = self.examinations.front().copied() else { return };
-            if !is_full && now.since(then) <= self.limits.idle {
+            if !is_full && now.distance(then) <= self.limits.idle {
                 return;
             }
             self.examinations.pop_front();
             let Some(entry) = self.entry(turn) else { continue };
             let last = entry.connection.last();
-            if now.since(last) > self.limits.idle {
+            if !is_full && then > now {
+                // The clock has stepped back, or only this packet is wrong: wait for the timeout.
+                self.examinations.push_back((now, turn));
+            } else if now.distance(last) > self.limits.idle {
                 self.end(turn.index);
             } else if is_full {
                 self.evicted += 1;
@@ -618,6 +622,41 @@ mod tests {
         assert_eq!((ports(&mut table), table.evicted()), (vec![2], 0));
         table.advance(at(9_999));
         assert!(table.examinations.is_empty());
+    }
+
+    #[test]
+    fn a_clock_that_steps_back_ends_connections_as_one_that_steps_forward() {
+        let mut table = Table::new(Limits::default());
+        let at = |secs| Time::ZERO + Span::from_secs(secs);
+        pass(&mut table, 10_000, 5_001, true, 7, 0x02);
+        pass(&mut table, 10_000, 5_002, true, 7, 0x02);
+        pass(&mut table, 9_800, 5_001, true, 8, 0x10);
+        assert_eq!(ports(&mut table), Vec::<u16>::new(), "200 s may be a correction of the clock");
+        pass(&mut table, 9_000, 5_001, true, 9, 0x10);
+        let over = table.poll().unwrap();
+        let duration = over.connection.last().since(over.connection.started());
+        assert_eq!((over.client.port(), duration), (5_001, Span::from_secs(200)));
+        assert_eq!(over.connection.first(), at(10_000));
+        // The second connection ends after the timeout, not when the clock is back at 10,300 s.
+        table.advance(at(9_300));
+        assert_eq!((ports(&mut table), table.len()), (vec![], 2));
+        table.advance(at(9_301));
+        let mut over = ports(&mut table);
+        over.sort_unstable();
+        assert_eq!(over, [5_001, 5_002]);
+    }
+
+    #[test]
+    fn one_packet_with_a_wrong_time_ends_no_other_connection() {
+        let mut table = Table::new(Limits::default());
+        for port in 5_001..=5_009 {
+            pass(&mut table, 10_000, port, true, 7, 0x02);
+        }
+        pass(&mut table, 0, 5_010, true, 7, 0x02);
+        pass(&mut table, 10_001, 5_011, true, 7, 0x02);
+        pass(&mut table, 10_002, 5_011, true, 8, 0x10);
+        table.advance(Time::ZERO + Span::from_secs(10_003));
+        assert_eq!((ports(&mut table), table.len()), (vec![], 11));
     }
 
     #[test]

@@ -87,6 +87,14 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    /// Returns the default limits for flows with an idle timeout of `idle`.
+    pub fn with_flow_timeout(idle: Span) -> Self {
+        let limits = Self::default();
+        Self { idle: limits.idle.max(idle + idle), ..limits }
+    }
+}
+
 impl Default for Connections {
     fn default() -> Self {
         Self::new(Limits::default())

@@ -10,10 +10,10 @@ use super::requests::Requests;
 use super::spin::Spin;
 use manyways_unit::Samples;
 use manyways_wire::Peek;
-use manyways_wire::quic::Initials;
 use manyways_wire::quic::header::{
     Kind, LongHeader, Packet, Packets, ShortHeader, VERSION_1, VERSION_2,
 };
+use manyways_wire::quic::{Initials, version};
 use manyways_wire::stream::{Endpoint, Exchange};
 use manyways_wire::tls::ClientHelloDetails;
 
@@ -31,6 +31,9 @@ pub(crate) const MIN_INITIAL_DATAGRAM: usize = 1_200;
 #[derive(Default)]
 pub struct Flow {
     is_quic: Option<bool>,
+    /// Whether the connection has the headers of Google's QUIC before Q044, of which only the version
+    /// is read.
+    has_public_headers: bool,
     /// Datagrams without evidence for or against QUIC.
     undecided: u32,
     versions: [Option<u32>; 2],
@@ -89,11 +92,14 @@ impl Flow {
         Self::default()
     }
 
-    /// Whether a datagram begins with a long header of a known version. Other protocols match with
-    /// negligible probability.
+    /// Whether a datagram begins with a header of a known version, or of one from before the standard.
+    /// Other protocols match with negligible probability.
     pub fn is_start(captured: &[u8], length: usize) -> bool {
-        let first = Packets::new(captured, length).next();
-        matches!(first, Some(Packet::Long(long)) if long.is_known() && long.fixed_bit)
+        match Packets::new(captured, length).next() {
+            Some(Packet::Long(long)) if long.is_known() => long.fixed_bit,
+            Some(Packet::Long(long)) => version::is_early(long.version),
+            _ => version::in_public_header(captured).is_some(),
+        }
     }
 
     /// Handles a datagram of `length` bytes, of which `captured` were captured. Returns an exchange
@@ -106,6 +112,15 @@ impl Flow {
         length: usize,
     ) -> Option<Exchange> {
         if self.is_quic == Some(false) || captured.is_empty() {
+            return None;
+        }
+        if self.is_quic.is_none()
+            && let Some(version) = version::in_public_header(captured)
+        {
+            (self.is_quic, self.has_public_headers) = (Some(true), true);
+            self.versions[from as usize] = Some(version);
+        }
+        if self.has_public_headers {
             return None;
         }
         let length = length.max(captured.len());
@@ -153,6 +168,13 @@ impl Flow {
     /// unknown.
     pub fn version(&self, end: Endpoint) -> Option<u32> {
         self.versions[end as usize]
+    }
+
+    /// The version, if its ClientHello cannot be decrypted.
+    pub fn undecrypted_version(&self) -> Option<u32> {
+        let version = self.version(Endpoint::Client).or(self.version(Endpoint::Server))?;
+        let is_readable = version::is_decrypted(version) || self.client_hello().is_some();
+        (self.is_quic == Some(true) && !is_readable).then_some(version)
     }
 
     /// Returns the ClientHello, once the server name and the protocols are known.
@@ -235,6 +257,7 @@ impl Flow {
         }
         self.is_quic = match first {
             Some(Packet::Long(long)) if long.is_known() => Some(long.fixed_bit),
+            Some(Packet::Long(long)) if version::is_early(long.version) => Some(true),
             // RFC 9287 permits a clear fixed bit only after negotiation.
             Some(Packet::Short(short)) if !short.fixed_bit => Some(false),
             Some(Packet::Long(_)) if self.undecided >= MAX_UNDECIDED => Some(false),

@@ -12,6 +12,8 @@ const HTTPS_PORT: u16 = 443;
 /// State of a UDP flow.
 #[derive(Debug)]
 pub struct Flow {
+    /// Time of the first datagram in the capture, which is not always the earliest one.
+    first: Time,
     started: Time,
     last: Time,
     longest_gap: Span,
@@ -65,9 +67,10 @@ impl Flow {
             true => first & 0xc0 != 0,
             false => first & 0x80 != 0 && datagram.length >= quic::MIN_INITIAL_DATAGRAM,
         };
+        let may_be = may_be || quic::Flow::is_start(datagram.payload, datagram.length);
         let quic = may_be.then(Box::default);
         let (started, last, longest_gap) = (now, now, Span::ZERO);
-        Self { started, last, longest_gap, sent: [None; 2], is_dns: false, quic }
+        Self { first: now, started, last, longest_gap, sent: [None; 2], is_dns: false, quic }
     }
 
     /// Marks the flow as DNS.
@@ -98,7 +101,7 @@ impl Flow {
     ) -> Option<Exchange> {
         self.longest_gap = self.longest_gap.max(now.since(self.last));
         // Clocks of captures may step back.
-        self.last = self.last.max(now);
+        (self.started, self.last) = (self.started.min(now), self.last.max(now));
         let sent = self.sent[from as usize].get_or_insert(SenderStats::new(now));
         sent.add(now, datagram.length, length, ecn);
 
@@ -130,7 +133,12 @@ impl Flow {
             .is_some_and(|quic| quic.is_new_connection(datagram.payload, datagram.length))
     }
 
-    /// Time of the first datagram.
+    /// Time of the first datagram in the capture: a part of the flow's identity.
+    pub fn first(&self) -> Time {
+        self.first
+    }
+
+    /// Time of the earliest datagram.
     pub fn started(&self) -> Time {
         self.started
     }
@@ -180,7 +188,7 @@ impl SenderStats {
 
     fn add(&mut self, now: Time, payload: usize, whole: usize, ecn: u8) {
         self.longest_gap = self.longest_gap.max(now.since(self.last));
-        self.last = self.last.max(now);
+        (self.first, self.last) = (self.first.min(now), self.last.max(now));
         self.packets += 1;
         self.payload += Size::from_bytes(payload as u64);
         self.ip_size += Size::from_bytes(whole as u64);

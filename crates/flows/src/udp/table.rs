@@ -52,6 +52,7 @@ pub struct EndedFlow {
 pub struct FlowContext {
     pub client: SocketAddr,
     pub server: SocketAddr,
+    /// Time of the flow's first datagram in the capture.
     pub started: Time,
     /// Sender of the datagram.
     pub from: Endpoint,
@@ -73,8 +74,10 @@ struct Entry {
 }
 
 impl Default for Limits {
+    /// The same values as for TCP.
     fn default() -> Self {
-        Self { flows: 1 << 20, idle: Span::from_secs(120) }
+        let crate::flow::Limits { connections: flows, idle } = crate::flow::Limits::default();
+        Self { flows, idle }
     }
 }
 
@@ -118,7 +121,9 @@ impl Table {
         let is_first = sender <= receiver;
         let key = Key(if is_first { [sender, receiver] } else { [receiver, sender] });
         let is_another = |entry: &Entry| {
-            now.since(entry.flow.last()) > self.limits.idle || entry.is_new_flow(is_first, datagram)
+            // A clock that steps back by more than the timeout ends a flow, too.
+            let silence = now.distance(entry.flow.last());
+            silence > self.limits.idle || entry.is_new_flow(is_first, datagram)
         };
         if self.flows.get(&key).is_some_and(is_another) {
             self.end(key);
@@ -138,7 +143,7 @@ impl Table {
         let exchange = entry.flow.handle(now, from, datagram, packet.length, packet.ecn);
         let ends = [sender, receiver].map(SocketAddr::from);
         let [client, server] = if from == Endpoint::Client { ends } else { [ends[1], ends[0]] };
-        FlowContext { client, server, started: entry.flow.started(), from, exchange }
+        FlowContext { client, server, started: entry.flow.first(), from, exchange }
     }
 
     /// Ends all flows that are idle at `now`.
@@ -147,7 +152,7 @@ impl Table {
             let before = self.examinations.len();
             self.examine(now);
             // An examined flow that stays returns to the end of the queue.
-            let is_due = |(then, ..): &(Time, Key, u64)| now.since(*then) > self.limits.idle;
+            let is_due = |(then, ..): &(Time, Key, u64)| now.distance(*then) > self.limits.idle;
             if self.examinations.len() == before && !self.examinations.front().is_some_and(is_due) {
                 return;
             }
@@ -171,14 +176,17 @@ impl Table {
         for _ in 0..2 {
             let is_full = self.flows.len() > self.limits.flows;
             let Some((then, key, number)) = self.examinations.front().copied() else { return };
-            if !is_full && now.since(then) <= self.limits.idle {
+            if !is_full && now.distance(then) <= self.limits.idle {
                 return;
             }
             self.examinations.pop_front();
             let same = self.flows.get(&key).filter(|entry| entry.number == number);
             let Some(entry) = same else { continue };
             let last = entry.flow.last();
-            if now.since(last) > self.limits.idle {
+            if !is_full && then > now {
+                // The clock has stepped back, or only this packet is wrong: wait for the timeout.
+                self.examinations.push_back((now, key, number));
+            } else if now.distance(last) > self.limits.idle {
                 self.end(key);
             } else if is_full {
                 self.evicted += 1;

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use manyways_unit::{Span, Time};
 
-use super::{Fragment, IpPacket};
+use super::{Fragment, IpPacket, ip};
 
 /// Maximum number of incomplete packets; the oldest is forgotten first.
 const MAX_INCOMPLETE_PACKETS: usize = 1_024;
@@ -27,6 +27,8 @@ pub struct Fragments {
 /// A reassembled packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reassembled {
+    /// Protocol number of the payload (IANA).
+    pub protocol: u8,
     /// The payload up to the first byte that was not captured.
     pub payload: Vec<u8>,
     /// Number of payload bytes, captured or not.
@@ -41,7 +43,12 @@ pub struct Reassembled {
 struct Key {
     source: IpAddr,
     destination: IpAddr,
+    /// Senders of IPv4 count identifications per protocol (RFC 791, 2.3). `None` in IPv6, where
+    /// only the first fragment knows the protocol (RFC 8200, 4.5).
+    protocol: Option<u8>,
     id: u32,
+    /// Private addresses occur in many tunnels.
+    tunnel: u32,
 }
 
 #[derive(Debug, Default)]
@@ -53,6 +60,7 @@ struct PartialPacket {
 
 #[derive(Debug)]
 struct StoredFragment {
+    protocol: u8,
     offset: usize,
     length: usize,
     /// Length with the IP headers.
@@ -74,8 +82,14 @@ impl Fragments {
         if begin + length > MAX_PACKET_LENGTH {
             return None;
         }
-        let IpPacket { source, destination, .. } = *datagram;
-        let key = Key { source, destination, id: part.id };
+        let IpPacket { source, destination, protocol, .. } = *datagram;
+        let key = Key {
+            source,
+            destination,
+            protocol: source.is_ipv4().then_some(protocol),
+            id: part.id,
+            tunnel: part.tunnel,
+        };
         let packet = self.packets.entry(key).or_insert_with(|| {
             self.order.push_back((now, key));
             PartialPacket::default()
@@ -84,9 +98,11 @@ impl Fragments {
             packet.length = Some(begin + length);
         }
         let bytes = datagram.payload.to_vec();
-        packet.add(StoredFragment { offset: begin, length, packet_length: datagram.length, bytes });
-        let whole = packet.reassemble()?;
+        let packet_length = datagram.length;
+        packet.add(StoredFragment { protocol, offset: begin, length, packet_length, bytes });
+        let mut whole = packet.reassemble()?;
         self.packets.remove(&key);
+        whole.skip_extensions(source.is_ipv6());
         Some(whole)
     }
 
@@ -100,6 +116,34 @@ impl Fragments {
             self.packets.remove(key);
             self.order.pop_front();
         }
+    }
+}
+
+impl Reassembled {
+    /// Returns the packet of which `fragment` is the last one that arrived.
+    pub fn packet<'a>(&'a self, fragment: &IpPacket<'_>) -> IpPacket<'a> {
+        IpPacket {
+            source: fragment.source,
+            destination: fragment.destination,
+            protocol: self.protocol,
+            payload: &self.payload,
+            payload_length: self.payload_length,
+            length: self.length,
+            fragment: None,
+            ecn: fragment.ecn,
+            id: fragment.id,
+            hop_limit: fragment.hop_limit,
+            is_tunnelled: fragment.is_tunnelled,
+        }
+    }
+
+    /// Skips the extension headers that the sender divided into fragments like the payload.
+    fn skip_extensions(&mut self, is_v6: bool) {
+        let (protocol, at) = ip::upper_layer(self.protocol, is_v6, &self.payload);
+        let at = at.min(self.payload_length);
+        self.protocol = protocol;
+        self.payload.drain(..at.min(self.payload.len()));
+        self.payload_length -= at;
     }
 }
 
@@ -134,6 +178,7 @@ impl PartialPacket {
         payload.truncate(carried);
         let length = self.fragments.iter().map(|part| part.packet_length).sum();
         Some(Reassembled {
+            protocol: self.fragments.first()?.protocol,
             payload,
             payload_length: carried,
             fragments: self.fragments.len(),
@@ -163,7 +208,7 @@ mod tests {
     }
 
     fn at(offset: u32, has_more: bool) -> Fragment {
-        Fragment { id: 7, offset, has_more }
+        Fragment { id: 7, offset, has_more, tunnel: 0 }
     }
 
     #[test]
@@ -182,8 +227,13 @@ mod tests {
                 assert_eq!(whole.is_some(), index == 2);
             }
             let payload = b"abcdefghijklmnopq".to_vec();
-            let expected =
-                Reassembled { payload, payload_length: 17, fragments: 3, length: 17 + 3 * 20 };
+            let expected = Reassembled {
+                protocol: 17,
+                payload,
+                payload_length: 17,
+                fragments: 3,
+                length: 17 + 3 * 20,
+            };
             assert_eq!(whole, Some(expected));
             assert!(fragments.packets.is_empty());
         }
@@ -197,7 +247,13 @@ mod tests {
         let payload = b"abcd".to_vec();
         assert_eq!(
             whole,
-            Some(Reassembled { payload, payload_length: 16, fragments: 2, length: 16 + 2 * 20 })
+            Some(Reassembled {
+                protocol: 17,
+                payload,
+                payload_length: 16,
+                fragments: 2,
+                length: 16 + 2 * 20
+            })
         );
     }
 
@@ -215,6 +271,65 @@ mod tests {
         assert_eq!((whole.payload_length, whole.fragments), (24, 2));
     }
 
+    /// Adds the fragments in this order; `None` unless the last one completes a packet.
+    fn reassemble(fragments: &[(IpPacket<'_>, Fragment)]) -> Option<Reassembled> {
+        let mut table = Fragments::default();
+        let mut whole = None;
+        for (packet, fragment) in fragments {
+            assert_eq!(whole, None);
+            whole = table.add(Time::ZERO, packet, *fragment);
+        }
+        whole
+    }
+
+    #[test]
+    fn fragments_of_two_protocols_or_tunnels_are_not_mixed() {
+        let (first, last) = (part(b"abcdefgh", 8), part(b"i", 1));
+        let (begin, end) = (at(0, true), at(8, false));
+        assert!(reassemble(&[(first, begin), (last, end)]).is_some());
+        let other = IpPacket { protocol: 6, ..last };
+        assert_eq!(reassemble(&[(first, begin), (other, end)]), None);
+        assert_eq!(reassemble(&[(first, begin), (last, Fragment { tunnel: 1, ..end })]), None);
+        // Both packets become complete.
+        let (mut table, now) = (Fragments::default(), Time::ZERO);
+        let other = IpPacket { protocol: 6, ..part(b"ABCDEFGH", 8) };
+        assert_eq!(table.add(now, &first, begin), None);
+        assert_eq!(table.add(now, &other, begin), None);
+        let whole = table.add(now, &IpPacket { protocol: 6, ..last }, end).unwrap();
+        assert_eq!((whole.protocol, &whole.payload[..]), (6, &b"ABCDEFGHi"[..]));
+        let whole = table.add(now, &last, end).unwrap();
+        assert_eq!((whole.protocol, &whole.payload[..]), (17, &b"abcdefghi"[..]));
+    }
+
+    #[test]
+    fn the_first_fragment_of_ipv6_has_the_protocol() {
+        const DESTINATION_OPTIONS: u8 = 60;
+        let of = |protocol, payload| IpPacket {
+            source: [1; 16].into(),
+            destination: [2; 16].into(),
+            protocol,
+            ..part(payload, payload.len())
+        };
+        // The header in front of UDP is divided into fragments, too.
+        let first = of(DESTINATION_OPTIONS, &[17, 0, 1, 4, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8]);
+        // The value in a later fragment has no meaning.
+        for other in [DESTINATION_OPTIONS, 17, 59] {
+            let last = of(other, b"i");
+            for order in [
+                [(first, at(0, true)), (last, at(16, false))],
+                [(last, at(16, false)), (first, at(0, true))],
+            ] {
+                let whole = reassemble(&order).unwrap();
+                let packet = whole.packet(&last);
+                assert_eq!(
+                    (packet.protocol, packet.payload_length, packet.fragment),
+                    (17, 9, None)
+                );
+                assert_eq!(packet.payload, [1, 2, 3, 4, 5, 6, 7, 8, b'i']);
+            }
+        }
+    }
+
     #[test]
     fn incomplete_packets_are_discarded() {
         let mut fragments = Fragments::default();
@@ -223,7 +338,7 @@ mod tests {
         assert_eq!(fragments.add(late, &part(b"i", 1), at(8, false)), None);
         assert_eq!(fragments.packets.len(), 1);
         for id in 100..5_000 {
-            let fragment = Fragment { id, offset: 0, has_more: true };
+            let fragment = Fragment { id, ..at(0, true) };
             assert_eq!(fragments.add(late, &part(b"abcdefgh", 8), fragment), None);
             assert!(fragments.packets.len() <= MAX_INCOMPLETE_PACKETS + 1);
         }

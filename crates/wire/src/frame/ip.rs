@@ -46,6 +46,7 @@ pub(super) fn v4(rest: Cursor<'_>) -> Option<IpPacket<'_>> {
         id: id.into(),
         offset: u32::from(part & 0x1fff) * 8,
         has_more: part & 0x2000 != 0,
+        tunnel: 0,
     };
     let packet = FixedHeader {
         source: address(12),
@@ -86,6 +87,31 @@ fn v6(rest: Cursor<'_>) -> Option<IpPacket<'_>> {
     Some(packet.skip_extensions(rest, rest.u8(6)?, HEADER))
 }
 
+/// Returns the protocol of the payload of a packet that was divided into fragments, and the position
+/// of its header; `protocol` is the type of the header at the start of `bytes`.
+pub(super) fn upper_layer(mut protocol: u8, is_v6: bool, bytes: &[u8]) -> (u8, usize) {
+    let mut at = 0;
+    for _ in 0..MAX_EXTENSION_HEADERS {
+        let Some(length) = extension_length(protocol, is_v6, bytes, at) else { break };
+        protocol = bytes[at];
+        at += length;
+    }
+    (protocol, at)
+}
+
+/// Length of the extension header at `at`; `None` if there is another header, or if its first two
+/// bytes were not captured. The header may end after the captured bytes.
+fn extension_length(protocol: u8, is_v6: bool, bytes: &[u8], at: usize) -> Option<usize> {
+    let length = usize::from(*bytes.get(at + 1)?);
+    match protocol {
+        HOP_BY_HOP | ROUTING | DESTINATION | MOBILITY | HOST_IDENTITY | SHIM6 if is_v6 => {
+            Some((length + 1) * 8)
+        }
+        AUTHENTICATION => Some((length + 2) * 4),
+        _ => None,
+    }
+}
+
 /// Fields of the fixed IP header.
 struct FixedHeader {
     source: IpAddr,
@@ -107,28 +133,22 @@ impl FixedHeader {
         mut at: usize,
     ) -> IpPacket<'_> {
         for _ in 0..MAX_EXTENSION_HEADERS {
-            // The payload of a later fragment does not start with a header.
-            if self.fragment.is_some_and(|part| part.offset > 0) {
+            // The headers in a fragment may be divided: they are read when the packet is whole.
+            if self.fragment.is_some() {
                 break;
             }
-            let Some((next, length)) = rest.u8(at).zip(rest.u8(at + 1)) else { break };
-            let length = usize::from(length);
-            match protocol {
-                HOP_BY_HOP | ROUTING | DESTINATION | MOBILITY | HOST_IDENTITY | SHIM6
-                    if self.source.is_ipv6() =>
-                {
-                    at += (length + 1) * 8;
-                }
-                AUTHENTICATION => at += (length + 2) * 4,
-                FRAGMENT if self.source.is_ipv6() => {
-                    let Some((part, id)) = rest.u16(at + 2).zip(rest.u32(at + 4)) else { break };
-                    let part =
-                        Fragment { id, offset: (part & 0xfff8).into(), has_more: part & 1 == 1 };
-                    // Atomic fragments (RFC 6946): whole packets with a fragment header.
-                    self.fragment = Some(part).filter(|part| part.has_more || part.offset > 0);
-                    at += 8;
-                }
-                _ => break,
+            let Some(next) = rest.u8(at) else { break };
+            if protocol == FRAGMENT && self.source.is_ipv6() {
+                let Some((part, id)) = rest.u16(at + 2).zip(rest.u32(at + 4)) else { break };
+                let offset = (part & 0xfff8).into();
+                let part = Fragment { id, offset, has_more: part & 1 == 1, tunnel: 0 };
+                // Atomic fragments (RFC 6946): whole packets with a fragment header.
+                self.fragment = Some(part).filter(|part| part.has_more || part.offset > 0);
+                at += 8;
+            } else {
+                let header = extension_length(protocol, self.source.is_ipv6(), rest.bytes, at);
+                let Some(length) = header else { break };
+                at += length;
             }
             protocol = next;
         }

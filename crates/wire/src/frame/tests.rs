@@ -205,7 +205,7 @@ fn extension_headers_and_fragments() {
         v6(44, &[&[6, 0][..], &field, &[0, 0, 0, 9], b"\x3c\0abcdef"].concat())
     };
     let fragment = |packet: &[u8]| read(LinkType::RAW, packet).unwrap().fragment;
-    let expected = |offset, has_more| Some(Fragment { id: 9, offset, has_more });
+    let expected = |offset, has_more| Some(Fragment { id: 9, offset, has_more, tunnel: 0 });
     assert_eq!(fragment(&part(0, 1)), expected(0, true));
     assert_eq!(fragment(&part(64, 0)), expected(64, false));
     assert_eq!(fragment(&part(0, 0)), None, "not a fragment");
@@ -215,8 +215,52 @@ fn extension_headers_and_fragments() {
     assert_eq!(read(LinkType::RAW, &packet).unwrap().payload, b"payload");
     [packet[6], packet[7]] = [0x20, 3];
     let found = read(LinkType::RAW, &packet).unwrap();
-    assert_eq!(found.fragment, Some(Fragment { id: 7, offset: 24, has_more: true }));
+    assert_eq!(found.fragment, Some(Fragment { id: 7, offset: 24, has_more: true, tunnel: 0 }));
     assert_eq!((found.protocol, found.payload_length), (51, 19), "a later fragment has no header");
+    [packet[6], packet[7]] = [0x20, 0];
+    let found = read(LinkType::RAW, &packet).unwrap();
+    assert_eq!((found.protocol, found.payload_length), (51, 19), "the header may be divided");
+    let whole =
+        v6(44, &[&[60, 0, 0, 1, 0, 0, 0, 9][..], &[6, 0, 1, 4, 0, 0, 0, 0], b"TCP"].concat());
+    let found = read(LinkType::RAW, &whole).unwrap();
+    assert_eq!((found.protocol, found.payload_length), (60, 11));
+}
+
+#[test]
+fn fragments_know_the_tunnels_around_them() {
+    let mut inner = v4(17, b"abcdefgh");
+    inner[6] = 0x20;
+    let vxlan = |from: u16, vni: u8| {
+        let head = [8, 0, 0, 0, 0, 0, vni, 0];
+        udp(from, 4789, &[&head[..], &ethernet(0x0800, &inner)].concat())
+    };
+    let gre = |key: u8| v4(47, &[&[0x20, 0, 8, 0, 0, 0, 0, key][..], &inner].concat());
+    let gtp = |session: u8| {
+        let length = (inner.len() as u16).to_be_bytes();
+        udp(2152, 2152, &[&[0x30, 0xff][..], &length, &[0, 0, 0, session], &inner].concat())
+    };
+    let other_end = |mut packet: Vec<u8>| {
+        packet[15] ^= 1;
+        packet
+    };
+    let packets = [
+        inner.clone(),
+        vxlan(1, 1),
+        vxlan(1, 2),
+        other_end(vxlan(1, 1)),
+        gre(1),
+        gre(2),
+        gtp(1),
+        gtp(2),
+        v4(4, &inner),
+        other_end(v4(4, &inner)),
+        v4(4, &v4(4, &inner)),
+    ];
+    let tunnel = |packet: &[u8]| read(LinkType::RAW, packet).unwrap().fragment.unwrap().tunnel;
+    assert_eq!(tunnel(&inner), 0);
+    assert_eq!(tunnel(&vxlan(1, 1)), tunnel(&vxlan(2, 1)), "any port of the source");
+    let tunnels: std::collections::BTreeSet<u32> = packets.iter().map(|one| tunnel(one)).collect();
+    assert_eq!(tunnels.len(), packets.len());
 }
 
 #[test]
@@ -227,6 +271,25 @@ fn merged_packets_have_no_length() {
         let header = packet.len() - 90;
         let found = ip_packet(LinkType::RAW, &packet, 70_000 + header).unwrap();
         assert_eq!((found.payload_length, found.payload.len()), (70_000, 90));
+    }
+}
+
+#[test]
+fn another_protocol_is_found_behind_the_same_headers() {
+    let tagged = ethernet(0x8100, &[0, 5, 0x88, 0xa8, 0, 6, 0x08, 0x06, 1, 2, 3]);
+    let of = |link, frame| other_protocol(link, frame);
+    assert_eq!(of(LinkType::ETHERNET, &tagged), Some((0x0806, &[1, 2, 3][..])));
+    assert_eq!(of(LinkType::ETHERNET, &tagged[..22]), Some((0x0806, &[][..])));
+    assert_eq!(of(LinkType::ETHERNET, &tagged[..21]), None);
+    let cooked = [&[0; 14][..], &[0x80, 0x35, 9]].concat();
+    assert_eq!(of(LinkType::SLL, &cooked), Some((0x8035, &[9][..])));
+    for (link, frame) in [
+        (LinkType::ETHERNET, ethernet(0x0800, &v4(6, b""))),
+        (LinkType::RAW, tagged.clone()),
+        (LinkType(999), tagged.clone()),
+        (LinkType::ETHERNET, ethernet(0x8100, &[0, 5, 0x81, 0].repeat(20))),
+    ] {
+        assert_eq!(other_protocol(link, &frame), None, "{link:?}");
     }
 }
 

@@ -62,6 +62,13 @@ impl<'a> Cursor<'a> {
         if length > limit { None } else { self.bytes(length) }
     }
 
+    /// Two connection IDs after one byte with both lengths: 0, or 3 less than the length.
+    pub(super) fn shared_lengths(&mut self) -> Option<[&'a [u8]; 2]> {
+        let lengths = self.byte()?;
+        let length = |half: u8| if half == 0 { 0 } else { usize::from(half) + 3 };
+        Some([self.bytes(length(lengths >> 4))?, self.bytes(length(lengths & 15))?])
+    }
+
     /// A variable-length integer of 1, 2, 4 or 8 bytes (RFC 9000, 16).
     pub(super) fn varint(&mut self) -> Option<usize> {
         let first = self.byte()?;

@@ -1,6 +1,6 @@
 //! Headers of all packets in a datagram (RFC 8999; RFC 9000, 12.2 and 17; RFC 9369, 3.2).
 
-use super::frame::Cursor;
+use super::{frame::Cursor, version};
 
 /// The versions whose headers are known.
 pub const VERSION_1: u32 = 1;
@@ -121,8 +121,10 @@ impl<'a> LongHeader<'a> {
             Kind::VersionNegotiation | Kind::Unknown => usize::from(u8::MAX),
             _ => MAX_CID_LENGTH,
         };
-        let destination = fields.prefixed_bytes(limit)?;
-        let source = fields.prefixed_bytes(limit)?;
+        let [destination, source] = match version::shares_lengths(version) {
+            true => fields.shared_lengths()?,
+            false => [fields.prefixed_bytes(limit)?, fields.prefixed_bytes(limit)?],
+        };
         let mut length = None;
         if matches!(kind, Kind::Initial | Kind::ZeroRtt | Kind::Handshake) {
             let token = if kind == Kind::Initial { fields.varint() } else { Some(0) };

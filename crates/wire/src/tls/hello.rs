@@ -2,6 +2,7 @@
 
 use super::cursor::{Cursor, FieldError};
 use super::{ClientHello, MAX_PROTOCOLS};
+use crate::name::MAX_NAME_LENGTH;
 use crate::{HostName, MAX_PEEK_LENGTH};
 
 const CLIENT_HELLO: u8 = 1;
@@ -51,6 +52,8 @@ pub(super) struct HelloValues {
     /// Types in the order of the message.
     pub(super) extensions: Vec<u16>,
     pub(super) name: Option<Option<HostName>>,
+    /// Start of a server name that is not a host name.
+    pub(super) other_name: Option<Box<str>>,
     pub(super) protocols: Option<Vec<Vec<u8>>>,
     pub(super) versions: Option<Vec<u16>>,
     pub(super) signatures: Vec<u16>,
@@ -134,7 +137,14 @@ fn parse_body(
         // Duplicate extensions are forbidden; the first one is used, because it may already have
         // been reported.
         match kind {
-            SERVER_NAME if draft.name.is_none() => draft.name = Some(server_name(value)?),
+            SERVER_NAME if draft.name.is_none() => {
+                let name = server_name(value)?;
+                let host = name.and_then(HostName::parse);
+                if is_all && host.is_none() {
+                    draft.other_name = name.and_then(readable_start);
+                }
+                draft.name = Some(host);
+            }
             ALPN if draft.protocols.is_none() => draft.protocols = Some(protocol_list(value)?),
             SUPPORTED_VERSIONS if is_all && draft.versions.is_none() => {
                 draft.versions = Some(number_list(value, 1)?);
@@ -158,16 +168,22 @@ fn number_list(mut value: Cursor<'_>, width: usize) -> Result<Vec<u16>, FieldErr
     Ok(numbers)
 }
 
-fn server_name(mut value: Cursor<'_>) -> Result<Option<HostName>, FieldError> {
+fn server_name(mut value: Cursor<'_>) -> Result<Option<&[u8]>, FieldError> {
     let mut list = value.prefixed(2)?;
     while list.length > 0 {
         let kind = list.number(1)?;
         let name = list.prefixed(2)?.bytes()?;
         if kind == usize::from(HOST_NAME_TYPE) {
-            return Ok(HostName::parse(name));
+            return Ok(Some(name));
         }
     }
     Ok(None)
+}
+
+/// As much of a name as a host name may have; `None` if it is empty.
+fn readable_start(name: &[u8]) -> Option<Box<str>> {
+    let start = &name[..name.len().min(MAX_NAME_LENGTH)];
+    (!start.is_empty()).then(|| String::from_utf8_lossy(start).into())
 }
 
 pub(super) fn protocol_list(mut value: Cursor<'_>) -> Result<Vec<Vec<u8>>, FieldError> {

@@ -53,6 +53,9 @@ pub struct ClientHelloDetails {
     pub versions: Box<[Version]>,
     /// As in [`ClientHello`](super::ClientHello).
     pub server_name: Option<HostName>,
+    /// Start of a server name that is not a host name, such as an address, which RFC 6066 (3)
+    /// forbids, or a name with a port: up to 253 bytes of any characters.
+    pub other_name: Option<Box<str>>,
     /// As in [`ClientHello`](super::ClientHello).
     pub protocols: Box<[Vec<u8>]>,
     /// Whether the message has an Encrypted ClientHello, or a GREASE value of that extension, which
@@ -89,6 +92,7 @@ impl ClientHelloDetails {
             legacy_version: Version(draft.version),
             versions: versions.take(MAX_VERSIONS).map(Version).collect(),
             server_name: draft.name.flatten(),
+            other_name: draft.other_name,
             protocols: draft.protocols.unwrap_or_default().into(),
             has_ech: encrypts_hello,
             has_psk: has_key,
@@ -96,6 +100,11 @@ impl ClientHelloDetails {
             ja4,
             session_id: draft.session_id.map(Into::into),
         })
+    }
+
+    /// The server name as sent, whether or not it is a host name.
+    pub fn sni(&self) -> Option<&str> {
+        self.server_name.as_ref().map(HostName::as_str).or(self.other_name.as_deref())
     }
 
     /// The newest offered version; `None` if the list was truncated.

@@ -102,6 +102,23 @@ fn invalid_server_names_are_ignored() {
 }
 
 #[test]
+fn a_server_name_that_is_not_a_host_name_is_kept_as_sent() {
+    let of = |name: &[u8]| {
+        let message = message(&[sni(name), alpn(&["h2"])]);
+        let hello = ClientHelloDetails::read(&message, Transport::Tcp).unwrap();
+        (hello.server_name.as_ref().map(ToString::to_string), hello.sni().map(str::to_owned))
+    };
+    for name in ["192.0.2.1", "::1", "[2001:db8::1]", "shop.example:443", "127.1", "a b", "a\nb"] {
+        assert_eq!(of(name.as_bytes()), (None, Some(name.to_owned())));
+    }
+    let shop = Some("shop.example".to_owned());
+    assert_eq!(of(b"Shop.Example."), (shop.clone(), shop));
+    assert_eq!(of(b""), (None, None));
+    assert_eq!(of(b"\xffa.example"), (None, Some("\u{fffd}a.example".to_owned())));
+    assert_eq!(of(&[b'a'; 9_000]).1.map(|name| name.len()), Some(253));
+}
+
+#[test]
 fn other_protocols_are_recognized_at_once() {
     for bytes in [
         &b"GET / HTTP/1.1\r\n"[..],

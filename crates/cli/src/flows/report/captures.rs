@@ -3,7 +3,7 @@
 use manyways_capture::{CaptureStats, RunReport};
 
 use super::{RunInfo, file_name};
-use crate::flows::summary::{classes, percent, reasons, size, unread};
+use crate::flows::summary::{classes, clock_steps, percent, reasons, size, undecrypted, unread};
 use manyways_report::number::{count, plural, span, utc_time};
 use manyways_report::{Column, Page, TableRow};
 
@@ -54,6 +54,8 @@ pub fn notes(outcome: &RunReport, about: &RunInfo<'_>) -> Vec<String> {
             size(unseen)
         ),
     });
+    notes.extend(undecrypted(summary).map(|quic| format!("QUIC: {quic}.")));
+    notes.extend(clock_steps(counters.clock_steps_back).map(|steps| format!("{steps}.")));
     let mut count_of = |number: u64, what: &str, why: &str| {
         if number > 0 {
             notes.push(format!("{} {why}.", plural(number, what)));
@@ -62,7 +64,6 @@ pub fn notes(outcome: &RunReport, about: &RunInfo<'_>) -> Vec<String> {
     count_of(counters.tcp_malformed, "TCP segment", "had a truncated or invalid header");
     count_of(counters.udp_malformed, "UDP datagram", "had a truncated or invalid header");
     count_of(counters.other_fragments, "fragment", "did not complete a packet");
-    count_of(counters.clock_steps_back, "time", "the clock of the capture stepped back");
     count_of(
         counters.evicted,
         "flow",

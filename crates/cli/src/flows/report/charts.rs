@@ -9,7 +9,7 @@ use super::super::summary;
 use manyways_report::bars::{Bar, Bars};
 use manyways_report::columns::Columns;
 use manyways_report::curves::{Axis, Curves, Line};
-use manyways_report::number::{bits_per_second, seconds, share, shorten, span};
+use manyways_report::number::{bits_per_second, percent, seconds, shorten, span};
 use manyways_report::svg::Drawing;
 
 /// Maximum number of servers with a bar.
@@ -127,10 +127,8 @@ fn bar(label: &str, about: &str, limited_by: &LimitedBy, strong: bool) -> Bar {
 }
 
 fn limit_text(limited_by: &LimitedBy) -> String {
-    let part = |limit| {
-        let share = share(limited_by.span(limit), limited_by.total());
-        format!("{} {share}", summary::limit_name(limit))
-    };
+    let part =
+        |limit| format!("{} {}", summary::limit_name(limit), percent(limited_by.share(limit)));
     LIMITS.map(part).join(", ")
 }
 
@@ -164,10 +162,11 @@ fn curves<Q: Quantity>(
         if found.count() < 2 {
             continue;
         }
-        medians.push(format!("{name}: median {}", words(median)));
+        let median = summary::quantile(words(median), found.count());
+        medians.push(format!("{name}: median {median}"));
         let points = found.cdf().into_iter().map(|(value, part)| (number(value), part));
         lines.push(Line {
-            name: format!("{name}, median {}", words(median)),
+            name: format!("{name}, median {median}"),
             points: std::iter::once((number(least), 0.0)).chain(points).collect(),
             is_filled: false,
         });

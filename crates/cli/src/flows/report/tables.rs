@@ -24,10 +24,20 @@ fn quantiles<Q: manyways_flows::analysis::Quantity>(
     found: &Histogram<Q>,
     words: impl Fn(Q) -> String,
 ) -> Option<TableRow> {
-    let of = |part: f64| found.quantile(part).map_or_else(String::new, &words);
+    let marked = |value| summary::quantile(words(value), found.count());
+    let of = |part: f64| found.quantile(part).map_or_else(String::new, marked);
     let mut cells = vec![name.to_owned(), count(found.count())];
     cells.extend([0.1, 0.25, 0.5, 0.75, 0.9, 0.99].map(of));
     (found.count() > 0).then_some(TableRow::plain(cells))
+}
+
+/// The caption of a table, with the meaning of the mark at percentiles if the table has one.
+fn with_note(caption: &str, lines: &[TableRow]) -> String {
+    let mut cells = lines.iter().flat_map(|line| line.cells.iter().skip(1));
+    match cells.any(|cell| cell.ends_with('*')) {
+        true => format!("{}. {}.", caption.trim_end_matches('.'), summary::FEW_NOTE),
+        false => caption.to_owned(),
+    }
 }
 
 const QUANTILES: [&str; 8] = ["", "Count", "10 %", "25 %", "Median", "75 %", "90 %", "99 %"];
@@ -46,11 +56,8 @@ pub fn round_trips(page: &mut Page, outcome: &RunReport) {
     }
     let lines =
         all.iter().filter_map(|(name, found)| quantiles(name, found, span)).collect::<Vec<_>>();
-    page.table(
-        "Flows' medians: number of flows, and quantiles",
-        &Column::of(QUANTILES, &[0]),
-        &lines,
-    );
+    let caption = with_note("Flows' medians: number of flows, and quantiles", &lines);
+    page.table(&caption, &Column::of(QUANTILES, &[0]), &lines);
 }
 
 pub fn losses(page: &mut Page, outcome: &RunReport, overview: &Overview) {
@@ -93,7 +100,8 @@ pub fn responses(page: &mut Page, overview: &Overview) {
         }
         let lines: Vec<TableRow> =
             all.iter().filter_map(|(name, found)| quantiles(name, found, span)).collect();
-        page.table("Time from a request to its response", &Column::of(QUANTILES, &[0]), &lines);
+        let caption = with_note("Time from a request to its response", &lines);
+        page.table(&caption, &Column::of(QUANTILES, &[0]), &lines);
     }
     let found = &overview.servicing_rate;
     if let Some(line) = quantiles("Servicing rate", found, rate) {
@@ -102,7 +110,9 @@ pub fn responses(page: &mut Page, overview: &Overview) {
             let caption = "Share of the HTTP/1 flows with a servicing rate of at most this value.";
             page.figure(&drawing, caption);
         }
-        page.table("Flows with HTTP/1", &Column::of(QUANTILES, &[0]), &[line]);
+        let lines = [line];
+        let caption = with_note("Flows with HTTP/1", &lines);
+        page.table(&caption, &Column::of(QUANTILES, &[0]), &lines);
     }
 }
 
@@ -174,7 +184,10 @@ pub fn endpoint_table(
         &[0, 1],
     );
     let line = |name: &str, party: &EndpointStats, faint: bool| {
-        let of = |found: &Histogram<Span>| found.median().map_or_else(|| "–".to_owned(), span);
+        let of = |found: &Histogram<Span>| match found.median() {
+            Some(median) => summary::quantile(span(median), found.count()),
+            None => "–".to_owned(),
+        };
         let lost = party.lost.iter().sum();
         let about = if faint { None } else { party.description.as_deref() };
         let cells = vec![
@@ -203,7 +216,7 @@ pub fn endpoint_table(
         "Most bytes first, {by}: TCP and UDP flows and their payload; medians, over TCP \
          flows, of the median of each flow; for responses also QUIC flows."
     );
-    page.table(&caption, &columns, &lines);
+    page.table(&with_note(&caption, &lines), &columns, &lines);
 }
 
 pub fn carried(page: &mut Page, overview: &Overview) {

@@ -169,10 +169,27 @@ fn a_median_says_how_many_flows_it_is_of() {
         outcome.summary.rtt.push(Span::from_millis(millis));
     }
     let page = html(&outcome, &PLAIN);
-    let card = "<dt>Median round trip of 3 of these flows</dt><dd>30 ms</dd>";
+    let card = "<dt>Median round trip of 3 of these flows</dt><dd>30 ms*</dd>";
     assert!(page.contains(card), "{page}");
     let text = summary::text(&outcome, &[], None);
-    assert!(text.contains("Round trip   30.0 ms (3 flows); local"), "{text}");
+    assert!(text.contains("Round trip   30.0 ms* (3 flows); local"), "{text}");
+}
+
+#[test]
+fn percentiles_of_few_values_are_marked_and_the_mark_is_explained() {
+    for (flows, is_few) in [(6, true), (19, true), (20, false)] {
+        let (_folder, file) = file("a.pcap", &capture(flows, "www.example.net"));
+        let outcome = analyse(&file, 1, &Settings::default());
+        let (page, text) = (html(&outcome, &PLAIN), summary::text(&outcome, &[], None));
+        assert_eq!(text.contains(&format!(" ms* ({flows} flows)")), is_few, "{text}");
+        assert_eq!(text.contains(summary::FEW_NOTE), is_few, "{text}");
+        // Each client has one flow, so its medians are marked in any case.
+        let (tables, _) = page.split_once("<h2>Clients").unwrap();
+        assert_eq!(tables.contains("*</td>"), is_few, "{tables}");
+        let captions = tables.matches(&format!("{}.</caption>", summary::FEW_NOTE)).count();
+        assert_eq!(captions, if is_few { 4 } else { 0 }, "{tables}");
+        assert!(page.contains("<li>* marks percentiles"), "{page}");
+    }
 }
 
 #[test]
@@ -185,7 +202,7 @@ fn each_limit_has_one_name_in_the_summary_the_report_and_the_tables() {
         limited_by.add(limit, Span::from_secs(seconds));
     }
     let (page, text) = (html(&outcome, &PLAIN), summary::text(&outcome, &[], None));
-    let card = "<dt>Servers limited by application, then slow start</dt><dd>53 %, 36 %</dd>";
+    let card = "<dt>Servers limited by application, then slow start</dt><dd>53.0 %, 36.0 %</dd>";
     assert!(page.contains(card), "{page}");
     for limit in SenderLimit::ALL {
         let words = summary::limit_name(limit);

@@ -95,6 +95,14 @@ fn who_is_silent_for_long_is_told() {
 }
 
 #[test]
+fn a_connection_outlives_its_flows() {
+    for idle in [1, 300, 3_600, 86_400].map(Span::from_secs) {
+        assert!(Limits::with_flow_timeout(idle).idle > idle);
+    }
+    assert_eq!(Limits::with_flow_timeout(Span::from_secs(300)), Limits::default());
+}
+
+#[test]
 fn there_is_a_limit_of_addresses_and_namesakes() {
     let mut harness = Harness::new();
     harness.begins(1, 1, KEYS);

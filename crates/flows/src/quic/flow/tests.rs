@@ -360,10 +360,10 @@ fn a_version_that_nobody_knows_is_quic_where_both_speak_it() {
     let mut up = first();
     let mut down = answer(Version::V1, SITE);
     for bytes in [&mut up, &mut down] {
-        bytes[1..5].copy_from_slice(&0xface_b00c_u32.to_be_bytes());
+        bytes[1..5].copy_from_slice(&0xbabe_b00c_u32.to_be_bytes());
     }
     let (flow, _) = after(&[(0, Client, &up), (30, Server, &down)]);
-    assert_eq!((flow.is_quic(), flow.version(Server)), (Some(true), Some(0xface_b00c)));
+    assert_eq!((flow.is_quic(), flow.version(Server)), (Some(true), Some(0xbabe_b00c)));
     down[6] ^= 1;
     let mut datagrams: Vec<(u64, Endpoint, &[u8])> = vec![(0, Client, &up)];
     datagrams.resize(usize::try_from(MAX_UNDECIDED).unwrap(), (30, Server, &down));

@@ -95,7 +95,7 @@ fn who_begins_is_the_client_but_not_a_service() {
 
 #[test]
 fn who_is_silent_for_long_is_over() {
-    let mut table = Table::new(Limits::default());
+    let mut table = Table::new(Limits { idle: Span::from_secs(120), ..Limits::default() });
     pass(&mut table, 0, 1_025, true);
     pass(&mut table, 1, 1_026, true);
     pass(&mut table, 100, 1_025, true);
@@ -108,6 +108,26 @@ fn who_is_silent_for_long_is_over() {
     pass(&mut table, 222, 1_029, true);
     pass(&mut table, 343, 1_029, true);
     assert_eq!((ports(&mut table), table.len()), (vec![1_027, 1_028, 1_029], 1));
+}
+
+#[test]
+fn a_clock_that_steps_back_ends_flows_as_one_that_steps_forward() {
+    let mut table = Table::new(Limits::default());
+    let at = |secs| Time::ZERO + Span::from_secs(secs);
+    pass(&mut table, 10_000, 1_025, true);
+    pass(&mut table, 10_000, 1_026, true);
+    pass(&mut table, 9_800, 1_025, true);
+    pass(&mut table, 9_000, 1_025, true);
+    let [EndedFlow { flow, .. }] = &ended(&mut table)[..] else { panic!("one flow") };
+    assert_eq!((flow.first(), flow.started(), flow.last()), (at(10_000), at(9_800), at(10_000)));
+    let sent = flow.sent(Endpoint::Client).unwrap();
+    assert_eq!((sent.first, sent.last, sent.packets), (at(9_800), at(10_000), 2));
+    table.advance(at(9_300));
+    assert_eq!((ports(&mut table), table.len()), (vec![], 2));
+    table.advance(at(9_301));
+    let mut over = ports(&mut table);
+    over.sort_unstable();
+    assert_eq!(over, [1_025, 1_026]);
 }
 
 #[test]
@@ -180,6 +200,27 @@ fn quic_is_found_by_what_it_says() {
         let is_quic = [Protocol::Quic, Protocol::MaybeQuic].contains(&expected);
         assert_eq!(ended.flow.quic().is_some(), is_quic);
     }
+    // Versions from before the standard, on any port.
+    for (payload, name) in [
+        (&b"\x0d12345678Q039 ..."[..], "Q039"),
+        (b"\xc3Q046\x5012345678 ...", "Q046"),
+        (b"\xc0T051\x0812345678\0 ...", "T051"),
+        (b"\xff\xff\0\0\x12\x55 12345678 12345678 ...", "draft-18"),
+        (b"\xc0\xff\0\0\x1d\x0812345678\0\0\x04 ...", "draft-29"),
+        (b"\xc0\xfa\xce\xb0\x02\x0812345678\0\0\x04 ...", "mvfst faceb002"),
+    ] {
+        for service in [443, 8_443] {
+            let mut table = Table::new(Limits::default());
+            for n in 0..30 {
+                handle_datagram(&mut table, n, [5_000, service], n % 2 == 0, payload);
+            }
+            table.finish();
+            let flow = table.poll().unwrap().flow;
+            let version = flow.quic().and_then(|quic| quic.undecrypted_version());
+            let found = version.map(manyways_wire::quic::version::name);
+            assert_eq!((flow.protocol(), found.as_deref()), (Protocol::Quic, Some(name)));
+        }
+    }
     // After another protocol on the same ports.
     let mut table = Table::new(Limits::default());
     handle_datagram(&mut table, 0, [5_000, 8_443], true, b"\x00\x01\x00\x00 a hole is made");
@@ -188,6 +229,7 @@ fn quic_is_found_by_what_it_says() {
     let flow = table.poll().unwrap().flow;
     let name = flow.quic().and_then(|quic| quic.client_hello()?.server_name.clone());
     assert_eq!(name.unwrap().as_str(), "shop.example.com");
+    assert_eq!(flow.quic().and_then(|quic| quic.undecrypted_version()), None);
 }
 
 #[test]
@@ -206,7 +248,7 @@ fn exchanges_are_given_out_as_they_end() {
 
 #[test]
 fn time_ends_what_was_silent_without_a_datagram() {
-    let mut table = Table::new(Limits::default());
+    let mut table = Table::new(Limits { idle: Span::from_secs(120), ..Limits::default() });
     for port in 1..=9 {
         pass(&mut table, 0, port, true);
     }
