@@ -70,8 +70,8 @@ pub use interception_scope::InterceptionScope;
 pub use journal::Journal;
 pub use key::{KeyError, PrivateKey, PublicKey};
 pub use lend::{
-    LendError, LendEvent, LendLimit, LendOptions, Lending, LoanStatus, PairError, PairFile,
-    PairFileError, PairedDevice, PairedRole, pair,
+    AddDeviceError, LendError, LendEvent, LendLimit, LendOptions, Lending, LoanStatus, PairError,
+    PairFile, PairFileError, PairedDevice, PairedRole, pair,
 };
 pub use listeners::{Listeners, ProxyOptions};
 pub use manyways_proto::bond::choice::ChoiceError;

@@ -614,4 +614,4 @@ impl Write for Socket<'_> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

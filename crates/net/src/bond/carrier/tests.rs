@@ -14,7 +14,7 @@ use crate::bond::key::PrivateKey;
 use crate::bond::tls;
 
 /// Returns the two ends of a carrier: that of the client is the first.
-async fn carriers() -> [CarrierIo; 2] {
+pub(in crate::bond) async fn carriers() -> [CarrierIo; 2] {
     let [own, other] = [(); 2].map(|()| PrivateKey::generate().unwrap());
     let server = tls::server(&other, std::sync::Arc::new(|_: &_| true), &[tls::PIPE_PROTOCOL]);
     let client = tls::client(&own, other.public(), tls::PIPE_PROTOCOL).unwrap();
