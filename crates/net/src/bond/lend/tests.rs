@@ -8,6 +8,7 @@ use manyways_proto::mux::Destination;
 use manyways_proto::relay::{Class, Frame};
 use manyways_proto::sched::{PathId, SchedulerKind, StreamPolicy};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
+use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio::task::LocalSet;
 
