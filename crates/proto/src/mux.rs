@@ -15,6 +15,7 @@ mod carrier;
 mod class_queue;
 mod control;
 mod datagram;
+mod delivery_rate;
 mod event;
 mod flight;
 mod flow_load;

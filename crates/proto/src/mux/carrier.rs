@@ -6,6 +6,7 @@ use manyways_unit::{Rate, Size, Span, Time};
 
 use super::bottleneck::Bottleneck;
 use super::bulk_window::{BulkWindow, RttSample};
+use super::delivery_rate::DeliveryRate;
 use super::flight::Flight;
 use super::message::{FlowId, MAX_PAYLOAD, StreamId};
 use super::probe::Probe;
@@ -141,6 +142,7 @@ pub(super) struct Carrier {
     unloaded_rtt: UnloadedRtt,
     flight: Flight,
     bottleneck: Bottleneck,
+    delivery_rate: DeliveryRate,
     bulk_window: BulkWindow,
     /// Bytes of streams in `sent`.
     unacked_bytes: u64,
@@ -211,6 +213,7 @@ impl Carrier {
             unloaded_rtt: UnloadedRtt::default(),
             flight: Flight::default(),
             bottleneck: Bottleneck::default(),
+            delivery_rate: DeliveryRate::default(),
             bulk_window: BulkWindow::default(),
             unacked_bytes: 0,
             needs_ping: false,
@@ -256,6 +259,7 @@ impl Carrier {
             in_flight: info.bytes_in_flight(),
             unsent,
             rate: info.rate,
+            delivery_rate: self.delivery_rate.rate(info),
             window_delay: Span::ZERO,
             drain_time: self.bottleneck.drain_time(info, info.bytes_in_flight() + unsent),
             second_hop: self
@@ -350,6 +354,7 @@ impl Carrier {
             self.unloaded_rtt.observe(&self.transport_info, &info) && self.loan.is_none();
         let rtt = self.flight.observe(now, &info);
         self.bottleneck.observe(now, &self.transport_info, &info, rtt);
+        self.delivery_rate.observe(now, &info);
         if info.acknowledged > self.transport_info.acknowledged {
             let outstanding = self.outstanding_after(&info);
             let sample = RttSample {
