@@ -432,9 +432,10 @@ fn an_honest_lender_that_holds_acks_is_not_accused() {
     let streams =
         [pair.simulation.open(0, 4_000_000, 100), pair.simulation.open(0, 100, 4_000_000)];
     pair.simulation.run_for(Span::from_millis(1_500));
-    // The client recalls messages from the lender, while the download waits for the pipe.
+    // The client recalls messages from the lender, while the download waits for the pipe and the
+    // gateway has nothing to acknowledge.
     pair.simulation.lent(pair.lent).path_up =
-        Some(Link { queue: QUEUE, ..simulation::link(500, 60) });
+        Some(Link { queue: QUEUE, ..simulation::link(50, 60) });
     pair.simulation.lent(pair.lent).pipe.rate = Rate::from_mbps(2);
     pair.simulation.run_for(Span::from_secs(60));
     assert!(pair.simulation.counters(CLIENT).recalled > 0);
