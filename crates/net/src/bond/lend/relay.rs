@@ -193,9 +193,9 @@ pub(super) async fn run(
         if after[1] != before[1] {
             gateway_sent = now;
         }
-        let is_sending = now.since(gateway_sent) < SENDING_TIME || near.lane.is_empty();
+        let holds_control = holds_acks && !is_sending(now, gateway_sent, near.lane.is_empty());
         near.write(now, false).map_err(RelayError::Pipe)?;
-        far.write(now, holds_acks && !is_sending).map_err(RelayError::Gateway)?;
+        far.write(now, holds_control).map_err(RelayError::Gateway)?;
         let (received, sent) = far.io.byte_counts();
         progress.bytes.set(received + sent);
         let backlog = near.lane.status().backlog + far.lane.status().backlog;
@@ -208,3 +208,12 @@ pub(super) async fn run(
         }
     }
 }
+
+/// Whether ACKs for the gateway do not wait: it sent a frame a moment ago, or nothing of it waits for
+/// the pipe any longer, so that these are the last ones.
+fn is_sending(now: Time, gateway_sent: Time, is_near_empty: bool) -> bool {
+    now.since(gateway_sent) < SENDING_TIME || is_near_empty
+}
+
+#[cfg(test)]
+mod tests;
