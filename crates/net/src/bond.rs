@@ -83,6 +83,8 @@ pub use manyways_proto::bond::path::PathState;
 pub use manyways_proto::mux::Destination;
 pub use proxy_password::{ProxyPassword, ProxyPasswordError};
 pub use quic::SetupError;
+#[doc(hidden)]
+pub use seal::{Opened, SealedWay};
 pub use status::{
     EndedStream, LenderStatus, PathBytesStatus, PathStatus, Status, StreamStatus, Totals,
 };
