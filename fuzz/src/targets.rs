@@ -231,6 +231,13 @@ pub const ALL: &[Target] = &[
         more_seeds: &[],
     },
     Target {
+        name: "sealed-messages",
+        run: lend::sealed_messages,
+        words: lend::SEALED_WORDS,
+        more_seeds: &[],
+    },
+    Target { name: "lend-tickets", run: lend::tickets, words: lend::TICKET_WORDS, more_seeds: &[] },
+    Target {
         name: "probe-series",
         run: tables::probe_series,
         words: tables::WORDS,

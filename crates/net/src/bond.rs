@@ -70,8 +70,8 @@ pub use interception_scope::InterceptionScope;
 pub use journal::Journal;
 pub use key::{KeyError, PrivateKey, PublicKey};
 pub use lend::{
-    LendError, LendEvent, LendLimit, LendOptions, Lending, LoanStatus, PairError, PairFile,
-    PairFileError, PairedDevice, PairedRole, pair,
+    AddDeviceError, LendError, LendEvent, LendLimit, LendOptions, Lending, LoanStatus, PairError,
+    PairFile, PairFileError, PairedDevice, PairedRole, pair,
 };
 pub use listeners::{Listeners, ProxyOptions};
 pub use manyways_proto::bond::choice::ChoiceError;
@@ -83,6 +83,8 @@ pub use manyways_proto::bond::path::PathState;
 pub use manyways_proto::mux::Destination;
 pub use proxy_password::{ProxyPassword, ProxyPasswordError};
 pub use quic::SetupError;
+#[doc(hidden)]
+pub use seal::{Opened, SealedWay};
 pub use status::{
     EndedStream, LenderStatus, PathBytesStatus, PathStatus, Status, StreamStatus, Totals,
 };

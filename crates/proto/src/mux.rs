@@ -15,12 +15,14 @@ mod carrier;
 mod class_queue;
 mod control;
 mod datagram;
+mod delivery_rate;
 mod event;
 mod flight;
 mod flow_load;
 mod incoming;
 mod message;
 mod outgoing;
+mod passage;
 mod probe;
 mod queue;
 mod rebalance;
@@ -264,7 +266,7 @@ impl<P: Payload> Mux<P> {
             Input::Lend { carrier, join, rtt } => {
                 let estimate = self.config.hop_estimate;
                 if let Some(carrier) = self.carrier(carrier) {
-                    carrier.lend(join, estimate, rtt);
+                    carrier.lend(now, join, estimate, rtt);
                 }
             }
             Input::Dropped { carrier } => {
@@ -378,7 +380,8 @@ impl<P: Payload> Mux<P> {
     pub fn next_wakeup(&self) -> Option<Time> {
         let all_suspect = self.carriers.iter().all(|carrier| carrier.is_suspect);
         let carriers = self.carriers.iter().flat_map(|carrier| {
-            let ack = carrier.ack_at.filter(|_| self.feedback_carrier(carrier).is_some());
+            let acks = [carrier.ack_at, carrier.report_at()].into_iter().flatten().min();
+            let ack = acks.filter(|_| self.feedback_carrier(carrier).is_some());
             let given_up = carrier.failure_deadline().filter(|_| !all_suspect);
             let probe = carrier.probe_due_at().filter(|_| self.sends_probes());
             [ack, carrier.suspect_at(), given_up, probe]

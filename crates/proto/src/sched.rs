@@ -45,8 +45,10 @@ pub struct PathView {
     pub in_flight: Size,
     /// Unsent bytes at this endpoint, in the kernel and in user space.
     pub unsent: Size,
-    /// Rate at which unsent bytes are sent.
+    /// Rate at which unsent bytes are sent: the window per round trip, or a measured rate.
     pub rate: Rate,
+    /// Average of the rate at which bytes were delivered while the path was the limit.
+    pub delivery_rate: Rate,
     /// Time until the congestion window opens; zero if it is open.
     pub window_delay: Span,
     /// Time until all bytes in flight and unsent bytes have passed the bottleneck queue; zero if
@@ -175,9 +177,18 @@ impl PathView {
 
     /// Returns the rate at which unsent bytes reach the receiver.
     pub fn end_rate(&self) -> Rate {
+        self.with_second_hop(self.rate)
+    }
+
+    /// Returns the average rate at which bytes have reached the receiver.
+    pub fn end_delivery_rate(&self) -> Rate {
+        self.with_second_hop(self.delivery_rate)
+    }
+
+    fn with_second_hop(&self, rate: Rate) -> Rate {
         match &self.second_hop {
-            Some(hop) if !hop.rate.is_zero() => self.rate.min(hop.rate),
-            _ => self.rate,
+            Some(hop) if !hop.rate.is_zero() => rate.min(hop.rate),
+            _ => rate,
         }
     }
 }

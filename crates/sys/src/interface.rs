@@ -17,7 +17,7 @@ pub mod watch;
 pub mod wifi;
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 pub use alias::InterfaceAlias;
 pub use counters::{Counters, counters};
@@ -275,6 +275,24 @@ pub fn list() -> Result<Vec<Interface>, ListError> {
 pub fn addresses() -> Result<Vec<IpAddr>, ListError> {
     let addresses = Kernel::open().and_then(|mut kernel| kernel.addresses());
     Ok(addresses.map_err(ListError::Netlink)?.into_iter().map(|address| address.ip).collect())
+}
+
+/// Returns the name of the interface that has an address, which belongs to one interface only if it is
+/// link-local; `None` if this host does not have it.
+///
+/// # Errors
+/// If the kernel does not return the addresses.
+pub fn owner(address: SocketAddr) -> Result<Option<String>, ListError> {
+    let mut kernel = Kernel::open().map_err(ListError::Netlink)?;
+    let scope = match address {
+        SocketAddr::V6(address) => address.scope_id(),
+        SocketAddr::V4(_) => 0,
+    };
+    let addresses = kernel.addresses().map_err(ListError::Netlink)?;
+    let has = |own: &&Address| own.ip == address.ip() && (scope == 0 || scope == own.index);
+    let Some(index) = addresses.iter().find(has).map(|own| own.index) else { return Ok(None) };
+    let links = kernel.links().map_err(ListError::Netlink)?;
+    Ok(links.into_iter().find(|link| link.index == index).map(|link| link.name))
 }
 
 /// An interface that can be captured.

@@ -16,33 +16,33 @@ use crate::resolver::Resolver;
 use crate::testbed::{GATEWAY, OBJECT_LENGTH, PATIENCE, SERVER, Testbed, eventually};
 
 /// A laptop with Wi-Fi, a phone with LTE, and a link between them.
-const LINKS: [&str; 3] = [
+pub const LINKS: [&str; 3] = [
     "wifi:down=3mbit,up=3mbit,delay=4ms,device=laptop",
     "lte:down=6mbit,up=6mbit,delay=9ms,device=phone",
     "lan:delay=1ms,between=laptop:phone",
 ];
 /// Where the lender listens.
-const LENDER: &str = "10.64.3.1:4434";
+pub const LENDER: &str = "10.64.3.1:4434";
 /// Where the gateway serves its metrics.
 const METRICS: &str = "127.0.0.1:9101";
 /// The gateway of the tests has a private address.
-const PERMIT: [&str; 2] = ["--permit", "198.18.0.0/15"];
+pub const PERMIT: [&str; 2] = ["--permit", "198.18.0.0/15"];
 
 /// A laptop and a phone, and a gateway.
-struct Devices<'a> {
+pub struct Devices<'a> {
     testbed: &'a Testbed,
     keys: &'a Keys<'a>,
-    phone: Namespace,
+    pub phone: Namespace,
 }
 
 impl<'a> Devices<'a> {
-    fn new(testbed: &'a Testbed, keys: &'a Keys<'a>) -> Self {
+    pub fn new(testbed: &'a Testbed, keys: &'a Keys<'a>) -> Self {
         Self { testbed, keys, phone: testbed.lab.device_namespace("phone") }
     }
 
     /// Starts a lender on the phone, and waits until it listens.
     #[track_caller]
-    fn lend(&self, more: &[&str]) -> Logged {
+    pub fn lend(&self, more: &[&str]) -> Logged {
         let words = ["lend", "--listen", LENDER, "--via", "lte", "--name", "phone"];
         let words = [&words[..], &PERMIT, more].concat();
         let lender = self.phone.run(|| start(self.testbed, "lender", &words));
@@ -51,9 +51,14 @@ impl<'a> Devices<'a> {
     }
 
     /// Pairs the laptop with the phone.
-    fn pair(&self, code: &str) -> Finished {
-        let (key, gateway) = (self.keys.file("client.key"), format!("{GATEWAY}:4433"));
-        let words = ["bond", "pair", LENDER, "--code", code, "--name", "laptop", "--json"];
+    pub fn pair(&self, code: &str) -> Finished {
+        self.pair_as(code, "client.key", "laptop")
+    }
+
+    /// Pairs a device with this key and name.
+    pub fn pair_as(&self, code: &str, key: &str, name: &str) -> Finished {
+        let (key, gateway) = (self.keys.file(key), format!("{GATEWAY}:4433"));
+        let words = ["bond", "pair", LENDER, "--code", code, "--name", name, "--json"];
         let to = ["--gateway", &gateway, "--gateway-key", &self.keys.gateway, "--key", &key];
         let mut command = manyways();
         command.env("XDG_STATE_HOME", self.testbed.path("state")).args(words).args(to);
@@ -62,21 +67,27 @@ impl<'a> Devices<'a> {
 
     /// Starts a client on the laptop that has paired.
     #[track_caller]
-    fn client(&self) -> Logged {
-        let more = ["--intercept", "none", "--via", "wifi", "--carrier", "tcp"];
-        let client = self.keys.client_at(&format!("{GATEWAY}:4433"), &more);
+    pub fn client(&self) -> Logged {
+        self.client_with(&[])
+    }
+
+    #[track_caller]
+    pub fn client_with(&self, more: &[&str]) -> Logged {
+        let words = ["--intercept", "none", "--via", "wifi", "--carrier", "tcp"];
+        let words = [&words[..], more].concat();
+        let client = self.keys.client_at(&format!("{GATEWAY}:4433"), &words);
         client.says("wifi is up");
         client
     }
 
     /// The phone, as the status of the client shows it.
-    fn path(&self) -> Value {
+    pub fn path(&self) -> Value {
         let status = client_status(self.testbed, "default");
         let paths = status["paths"].as_array().expect("a list");
         paths.iter().find(|one| one["name"] == "phone").expect("the path").clone()
     }
 
-    fn bytes_over_phone(&self) -> u64 {
+    pub fn bytes_over_phone(&self) -> u64 {
         self.path()["received_bytes"].as_u64().expect("a number")
     }
 
@@ -90,7 +101,7 @@ impl<'a> Devices<'a> {
     }
 
     /// Starts a download of the object by the laptop.
-    fn download(&self) -> Running {
+    pub fn download(&self) -> Running {
         self.download_from(SERVER[0])
     }
 
@@ -104,7 +115,7 @@ impl<'a> Devices<'a> {
 
     /// Starts a download, and waits until bytes come over the phone.
     #[track_caller]
-    fn download_over_phone(&self) -> Running {
+    pub fn download_over_phone(&self) -> Running {
         let before = self.bytes_over_phone();
         let download = self.download();
         let uses = || (self.bytes_over_phone() > before + 50_000).then_some(());
@@ -113,7 +124,7 @@ impl<'a> Devices<'a> {
     }
 
     #[track_caller]
-    fn is_complete(&self, mut download: Running) {
+    pub fn is_complete(&self, mut download: Running) {
         let end = download.wait(PATIENCE).expect("it ends");
         assert!(end.success());
         let [received, sent] = ["received", "root/object"]
@@ -125,7 +136,7 @@ impl<'a> Devices<'a> {
 
 /// The code that a lender shows.
 #[track_caller]
-fn code(lender: &Logged) -> String {
+pub fn code(lender: &Logged) -> String {
     lender.says("the code is ");
     let text = lender.said();
     let (_, rest) = text.rsplit_once("the code is ").expect("it was shown");
@@ -139,7 +150,7 @@ fn other(code: &str) -> String {
 
 /// The command has failed with these words.
 #[track_caller]
-fn fails(finished: Finished, words: &str) {
+pub fn fails(finished: Finished, words: &str) {
     assert_eq!(finished.code(), 1, "{}", finished.stderr);
     assert!(finished.stderr.contains(words), "no {words:?} in {}", finished.stderr);
 }

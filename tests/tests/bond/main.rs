@@ -21,6 +21,7 @@ mod http_proxy;
 mod impostor;
 mod keys;
 mod lenders;
+mod lending_rules;
 mod links;
 mod many_connections;
 mod privileges;

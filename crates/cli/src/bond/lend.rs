@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::io::{IsTerminal, stderr};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Duration;
@@ -20,10 +21,10 @@ use manyways_record::document;
 use manyways_sys::terminal::Keys;
 use manyways_sys::{interface, privilege};
 use manyways_unit::human::{self, count_with_noun, quoted};
-use manyways_unit::{Prefix, Size};
+use manyways_unit::{Prefix, Size, Span};
 use serde::Serialize;
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 use super::{keygen, listen};
 use crate::failure::Failure;
@@ -39,8 +40,8 @@ const SCREEN_INTERVAL: Duration = Duration::from_millis(500);
 /// Lend a network of this device to paired devices, for their bonds.
 ///
 /// Another device reaches its own gateway through this one, over a connection that this device cannot
-/// read. It dials nothing but that gateway. No privileges are needed. q stops it, p shows a code for
-/// another device.
+/// read. It dials nothing but that gateway. No privileges are needed. q stops it after it has passed on
+/// what it has, and at once if it is pressed again; p shows a code for another device.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -53,15 +54,15 @@ Examples:
 
 docs/lend.md explains the setup step by step.")]
 pub struct Args {
-    /// Address and port at which other devices find this one, on a network that is not lent. May be
-    /// given more than once.
+    /// Address and port at which other devices find this one, on a network that is not lent. It
+    /// accepts no connection over another one. May be given more than once.
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_listen, required_unless_present = "list")]
     listen: Vec<SocketAddr>,
     /// Lend this network, by its name in `manyways paths`. By default the kernel chooses it.
     #[arg(long, value_name = "NAME")]
     via: Option<String>,
     /// Lend at most these bytes, of both directions: in each calendar month (2GB/month), or until
-    /// the end (500MB).
+    /// the end (500MB). Bytes on their way are still passed on.
     #[arg(long, value_name = "SIZE[/month]", value_parser = parse_limit)]
     limit: Option<LendLimit>,
     /// Show a code with which a device pairs. It is shown at the first start, too.
@@ -85,6 +86,9 @@ pub struct Args {
     /// For measurements: bytes that may wait here.
     #[arg(long, value_name = "SIZE", hide = true, value_parser = human::bytes)]
     buffer: Option<Size>,
+    /// For tests: time after which an end that takes nothing counts as away.
+    #[arg(long, value_name = "DURATION", hide = true)]
+    peer_timeout: Option<Span>,
     /// Print only errors and warnings, and codes.
     #[arg(short, long)]
     quiet: bool,
@@ -161,6 +165,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     options.limit = args.limit;
     options.egress = EgressFilter::new(args.permit.clone());
     options.buffer = args.buffer.unwrap_or(options.buffer);
+    options.peer_timeout = args.peer_timeout.unwrap_or(options.peer_timeout);
     let _ = privilege::raise_file_limit();
     super::run_local(serve(args, options))
 }
@@ -210,47 +215,69 @@ async fn serve(args: Args, options: LendOptions) -> Result<ExitCode> {
             eprintln!("manyways: lends at most {size}{period}, {} so far", lending.used());
         }
     }
+    let is_screen = stderr().is_terminal() && !args.quiet;
+    let line = StatusLine::default();
     if args.pair || devices.is_empty() {
-        show_code(&lending)?;
+        show_code(&lending, &line)?;
     }
     let (pressed, mut keys) = mpsc::unbounded_channel();
     let reader = Keys::read(move |key| {
         let _ = pressed.send(key);
     });
-    let is_screen = stderr().is_terminal() && !args.quiet;
-    let line = Rc::new(RefCell::new(String::new()));
-    let printer = tokio::task::spawn_local(print_events(events, Rc::clone(&line), args.quiet));
-    let screen = is_screen.then(|| tokio::task::spawn_local(run_screen(lending.clone(), line)));
-    let stopped = async {
-        let mut stop = std::pin::pin!(stop);
-        loop {
-            tokio::select! {
-                () = &mut stop => return,
-                Some(key) = keys.recv() => match key {
-                    'q' | 'Q' => return,
-                    'p' | 'P' => if let Err(error) = show_code(&lending) {
-                        eprintln!("manyways: {error}");
-                    },
-                    _ => {}
-                },
-            }
+    let printer = tokio::task::spawn_local(print_events(events, line.clone(), args.quiet));
+    let screen =
+        is_screen.then(|| tokio::task::spawn_local(run_screen(lending.clone(), line.clone())));
+    let (stopped, hurried) = (Notify::new(), Notify::new());
+    let watch_keys = async {
+        stop_request(stop, &mut keys, &lending, &line).await;
+        stopped.notify_one();
+        // The first signal must not count twice.
+        if let Ok(again) = super::stop_signal() {
+            stop_request(again, &mut keys, &lending, &line).await;
+            hurried.notify_one();
         }
+        std::future::pending::<()>().await;
     };
-    lending.run(stopped).await;
+    tokio::select! {
+        () = lending.run(stopped.notified(), hurried.notified()) => {}
+        () = watch_keys => {}
+    }
     drop(reader);
     if let Some(screen) = screen {
         screen.abort();
-        clear_line();
+        line.hide();
     }
     tokio::task::yield_now().await;
     printer.abort();
     Ok(ExitCode::SUCCESS)
 }
 
-fn show_code(lending: &Lending) -> Result<()> {
+/// Waits for the signal, or for the key that stops, and shows codes meanwhile.
+async fn stop_request(
+    signal: impl Future<Output = ()>,
+    keys: &mut mpsc::UnboundedReceiver<char>,
+    lending: &Lending,
+    line: &StatusLine,
+) {
+    let mut signal = pin!(signal);
+    loop {
+        tokio::select! {
+            () = &mut signal => return,
+            Some(key) = keys.recv() => match key {
+                'q' | 'Q' => return,
+                'p' | 'P' => if let Err(error) = show_code(lending, line) {
+                    eprintln!("manyways: {error}");
+                },
+                _ => {}
+            },
+        }
+    }
+}
+
+fn show_code(lending: &Lending, line: &StatusLine) -> Result<()> {
     let code = lending.show_code().map_err(failure)?;
     let at = lending.addresses().first().map(ToString::to_string).unwrap_or_default();
-    clear_line();
+    line.hide();
     eprintln!("manyways: the code is {code}, for one device, for two minutes");
     eprintln!(
         "hint: on the other device: manyways bond pair {at} --code {code} --gateway … --gateway-key … --key …"
@@ -274,16 +301,14 @@ fn failure(error: LendError) -> Failure {
 
 async fn print_events(
     mut events: mpsc::UnboundedReceiver<LendEvent>,
-    line: Rc<RefCell<String>>,
+    line: StatusLine,
     quiet: bool,
 ) {
     while let Some(event) = events.recv().await {
         if quiet {
             continue;
         }
-        if !line.borrow().is_empty() {
-            clear_line();
-        }
+        line.hide();
         match event {
             LendEvent::Joined(device) => eprintln!("manyways: {device} uses the network"),
             LendEvent::Ended { device, reason, bytes } => {
@@ -299,13 +324,16 @@ async fn print_events(
             LendEvent::LimitReached(used) => {
                 eprintln!("manyways: the limit is reached, {used} were lent: nothing more is lent");
             }
+            LendEvent::LendsAgain => {
+                eprintln!("manyways: a new month has begun: the network is lent again");
+            }
             _ => {}
         }
     }
 }
 
 /// Shows who uses how much, in one line.
-async fn run_screen(lending: Lending, line: Rc<RefCell<String>>) {
+async fn run_screen(lending: Lending, line: StatusLine) {
     let mut interval = tokio::time::interval(SCREEN_INTERVAL);
     let mut before: Option<(u64, manyways_unit::Time)> = None;
     loop {
@@ -323,17 +351,26 @@ async fn run_screen(lending: Lending, line: Rc<RefCell<String>>) {
             true => "nobody uses the network".to_owned(),
             false => format!("{}: {rate:.1} Mbit/s", who.join(", ")),
         };
-        let text = format!("{text}; q stops, p pairs");
-        if *line.borrow() != text {
-            output::status_line(&text);
-            *line.borrow_mut() = text;
-        }
+        line.show(format!("{text}; q stops, p pairs"));
     }
 }
 
-fn clear_line() {
-    if stderr().is_terminal() {
-        output::status_line("");
+/// The last line of the terminal. Other lines take its place until it is shown again.
+#[derive(Clone, Default)]
+struct StatusLine(Rc<RefCell<String>>);
+
+impl StatusLine {
+    fn show(&self, text: String) {
+        if *self.0.borrow() != text {
+            output::status_line(&text);
+            *self.0.borrow_mut() = text;
+        }
+    }
+
+    fn hide(&self) {
+        if !self.0.take().is_empty() {
+            output::status_line("");
+        }
     }
 }
 

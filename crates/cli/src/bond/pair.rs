@@ -118,15 +118,13 @@ pub fn pair(args: PairArgs) -> Result<ExitCode> {
         let gateway = (args.gateway_key, gateway);
         Ok(manyways_net::bond::pair(args.address, &code, own, gateway).await)
     })?;
-    let mut device = paired.map_err(failure)?;
+    let device = paired.map_err(failure)?;
+    let public_key = device.key.to_string();
     // A path has one name.
     let interfaces = interface::list().unwrap_or_default();
-    if interfaces.iter().any(|one| one.name == device.name) {
-        device.name.truncate(24);
-        device.name += "-lender";
-    }
-    let (lender, public_key) = (device.name.clone(), device.key.to_string());
-    file.add(device).context("the device is paired, and cannot be stored")?;
+    let taken: Vec<String> = interfaces.into_iter().map(|one| one.name).collect();
+    let lender = file.add_renamed(device, &taken);
+    let lender = lender.context("the device is paired, and cannot be stored")?;
     if args.json {
         let paired = Paired { name: lender, public_key, address: args.address };
         print!("{}", document::to_json(&paired)?);
@@ -161,6 +159,9 @@ fn failure(error: PairError) -> Failure {
         }
         PairError::Code(CodeError::None) | PairError::Refused(_) => {
             "p in the window of `manyways bond lend`, or --pair when it starts, shows a new code"
+        }
+        PairError::NameTaken => {
+            "--name gives this device another name; `manyways bond unpair` there forgets the other one"
         }
         PairError::WrongLender => "somebody may listen to this network: pair in another one",
         _ => return Failure::new(error.to_string()),

@@ -81,7 +81,10 @@ fn paths() -> Vec<PathFacts> {
     });
     let lenders = lend::folder().and_then(|folder| Ok(PairFile::lenders(&folder).read()?));
     let lenders = lenders.unwrap_or_default().into_iter();
-    let lenders = lenders.map(|device| PathFacts::new(PathId(0), device.name, LENDER_KIND));
+    let lenders = lenders.map(|device| PathFacts {
+        metered: true,
+        ..PathFacts::new(PathId(0), device.name, LENDER_KIND)
+    });
     let numbered = (0..PathId::LIMIT).zip(interfaces.chain(lenders));
     numbered.map(|(id, facts)| PathFacts { id: PathId(id), ..facts }).collect()
 }

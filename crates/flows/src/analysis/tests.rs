@@ -135,7 +135,7 @@ fn packets_in_another_order_than_that_of_time_have_the_same_seconds() {
         let mut aggregator = Aggregator::new(&settings);
         let mut analysis = Analysis::new(settings);
         for at in order {
-            segment(&mut analysis, at * 1_000, true, [*at as u32 * 100, 500], 0x10, 100);
+            segment(&mut analysis, at * 1_000, true, [*at as u32 / 5, 500], 0x10, 100);
         }
         analysis.finish();
         let mut seconds = std::collections::BTreeMap::new();

@@ -71,11 +71,18 @@ pub(super) struct TcpCarrier {
 
 /// The form of messages on a carrier.
 enum Wire {
-    Plain(Decoder),
+    Plain(PlainWire),
     /// At an end of a path over a lender.
     Sealed(Box<SealedWire>),
     /// At a lender, with the beginning of an incomplete frame.
     Relay(BytesMut),
+}
+
+#[derive(Default)]
+struct PlainWire {
+    decoder: Decoder,
+    /// Whether frames follow, which [`TcpCarrier::seal`] or [`TcpCarrier::relay`] takes over.
+    is_over: bool,
 }
 
 struct SealedWire {
@@ -151,7 +158,7 @@ impl TcpCarrier {
             stream: Rc::new(stream),
             tls,
             plain: Vec::new(),
-            wire: Wire::Plain(Decoder::default()),
+            wire: Wire::Plain(PlainWire::default()),
             limit: UnsentLimit::default(),
             lowat: 0,
             unsent: 0,
@@ -181,7 +188,7 @@ impl TcpCarrier {
     /// Takes the received bytes that are not decoded.
     fn take_begun(&mut self) -> BytesMut {
         match &mut self.wire {
-            Wire::Plain(decoder) => std::mem::take(&mut decoder.0),
+            Wire::Plain(wire) => std::mem::take(&mut wire.decoder.0),
             Wire::Sealed(wire) => std::mem::take(&mut wire.begun),
             Wire::Relay(begun) => std::mem::take(begun),
         }
@@ -309,6 +316,10 @@ impl TcpCarrier {
         buffer: &mut Vec<u8>,
         mut with: impl FnMut(Received),
     ) -> Result<(), CarrierError> {
+        // Unexpected frames of a peer must not fill the memory.
+        if matches!(&self.wire, Wire::Plain(wire) if wire.is_over) {
+            return Err(DecodeError::WrongProtocol.into());
+        }
         buffer.resize(READ_CHUNK, 0);
         let count = match self.stream.try_read(buffer) {
             Ok(0) => return Err(CarrierError::Closed),
@@ -338,7 +349,7 @@ impl TcpCarrier {
         };
         let mut more = state.plaintext_bytes_to_read();
         let begun = match &mut self.wire {
-            Wire::Plain(decoder) => &mut decoder.0,
+            Wire::Plain(wire) => &mut wire.decoder.0,
             Wire::Sealed(wire) => &mut wire.begun,
             Wire::Relay(begun) => begun,
         };
@@ -351,7 +362,7 @@ impl TcpCarrier {
             more -= count.max(1).min(more);
         }
         match &mut self.wire {
-            Wire::Plain(decoder) => decoder.decode(|message| with(Received::Message(message)))?,
+            Wire::Plain(wire) => wire.decode(|message| with(Received::Message(message)))?,
             Wire::Sealed(wire) => wire.opener.open(&mut wire.begun, with)?,
             Wire::Relay(begun) => take_frames(begun, with)?,
         }
@@ -397,26 +408,42 @@ impl Decoder {
     }
 
     fn decode(&mut self, mut with: impl FnMut(Message<Chunk>)) -> Result<(), DecodeError> {
-        let mut is_over = false;
-        while !is_over && let Some((message, length)) = Message::decode(&self.0)? {
-            // Frames follow.
-            is_over = matches!(
+        while let Some(message) = self.next()? {
+            with(message);
+        }
+        Ok(())
+    }
+
+    /// Takes the next complete message.
+    fn next(&mut self) -> Result<Option<Message<Chunk>>, DecodeError> {
+        let Some((message, length)) = Message::decode(&self.0)? else { return Ok(None) };
+        let size = message.payload().map_or(0, |data| data.len());
+        // The payload is always the end of a message.
+        if size >= COPY_THRESHOLD {
+            let message = message.map(|_| ());
+            let mut whole = self.0.split_to(length);
+            whole.advance(length - size);
+            let bytes = whole.freeze();
+            return Ok(Some(message.map(|()| Chunk(bytes))));
+        }
+        let message = message.map(|data| Chunk(Bytes::copy_from_slice(data)));
+        self.0.advance(length);
+        Ok(Some(message))
+    }
+}
+
+impl PlainWire {
+    /// Decodes messages up to the one after which the peer sends frames. One read decrypts several
+    /// times, so the frames may come in a later call.
+    fn decode(&mut self, mut with: impl FnMut(Message<Chunk>)) -> Result<(), DecodeError> {
+        while !self.is_over
+            && let Some(message) = self.decoder.next()?
+        {
+            self.is_over = matches!(
                 message,
                 Message::Loan(LoanMessage::Redeemed | LoanMessage::Joined { .. })
             );
-            let size = message.payload().map_or(0, |data| data.len());
-            // The payload is always the end of a message.
-            if size >= COPY_THRESHOLD {
-                let message = message.map(|_| ());
-                let mut whole = self.0.split_to(length);
-                whole.advance(length - size);
-                let bytes = whole.freeze();
-                with(message.map(|()| Chunk(bytes)));
-            } else {
-                let message = message.map(|data| Chunk(Bytes::copy_from_slice(data)));
-                self.0.advance(length);
-                with(message);
-            }
+            with(message);
         }
         Ok(())
     }
@@ -585,3 +612,6 @@ impl Write for Socket<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -8,6 +8,7 @@ use std::fmt;
 use std::future::{Future, pending};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -27,6 +28,7 @@ use manyways_proto::mux::{
 };
 use manyways_sys::clock::Clock;
 use manyways_sys::interface;
+use manyways_sys::socket::set_user_timeout;
 use manyways_unit::human::count_with_noun;
 use manyways_unit::{Rate, Size, Span, Time};
 use ring::rand::{SecureRandom, SystemRandom};
@@ -68,6 +70,9 @@ const MAX_UNKNOWN_KEYS: usize = 1000;
 const MAX_CLOSE_TIME: Duration = Duration::from_millis(200);
 /// Maximum length of the queue of connections that are not accepted yet (listen(2)).
 const MAX_PENDING_CONNECTIONS: i32 = 1024;
+/// Time for which a lender may leave data unacknowledged, or accept none, before its connection ends.
+/// Otherwise it would keep the session of a client that is away, too.
+const LENDER_TIMEOUT: Span = Span::from_secs(30);
 
 /// Options of a gateway.
 #[derive(Debug)]
@@ -313,7 +318,7 @@ impl Gateway {
         let (mut listeners, mut endpoints) = (Vec::new(), Vec::new());
         for address in &options.listen {
             let failed = |error| GatewayError::Listen(*address, error);
-            let listener = listener(*address).map_err(failed)?;
+            let listener = listener(*address, None).map_err(failed)?;
             // TCP and UDP use the same port if the system chooses the port.
             let bound = listener.local_addr().map_err(failed)?;
             listeners.push(listener);
@@ -391,7 +396,8 @@ impl Gateway {
     }
 }
 
-pub(super) fn listener(address: SocketAddr) -> io::Result<TcpListener> {
+/// Listens at an address, for connections that arrive over this device.
+pub(super) fn listener(address: SocketAddr, device: Option<&str>) -> io::Result<TcpListener> {
     let socket = socket2::Socket::new(
         socket2::Domain::for_address(address),
         socket2::Type::STREAM,
@@ -399,6 +405,9 @@ pub(super) fn listener(address: SocketAddr) -> io::Result<TcpListener> {
     )?;
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
+    if let Some(device) = device {
+        socket.bind_device(Some(device.as_bytes()))?;
+    }
     socket.bind(&address.into())?;
     socket.listen(MAX_PENDING_CONNECTIONS)?;
     TcpListener::from_std(socket.into())
@@ -593,6 +602,7 @@ impl State {
         io.flush_all().await.map_err(|error| refused(&error))?;
         let CarrierIo::Tcp(mut carrier) = io else { return Err(refused(&"it came over QUIC")) };
         carrier.descriptor = Some(descriptor);
+        let _ = set_user_timeout(carrier.stream.as_fd(), LENDER_TIMEOUT);
         if !carrier.seal(&loan.seed, Way::Down) {
             return Err(refused(&"the library has no keys"));
         }

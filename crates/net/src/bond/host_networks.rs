@@ -149,7 +149,8 @@ impl HostNetworks {
             id: known.id,
             name: known.name.clone(),
             kind: LENDER_KIND,
-            is_metered: false,
+            // Most phones pay for their bytes; a policy may say otherwise.
+            is_metered: true,
             lender: known.lender.as_ref().map(|lender| lender.address),
         });
         let mut known: Vec<UsedNetwork> = interfaces.chain(lenders).collect();

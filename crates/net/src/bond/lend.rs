@@ -3,6 +3,8 @@
 //! It listens for pipes, dials only the gateway on which both devices have agreed, and passes sealed
 //! messages on between the two ([`relay`]). It needs no privileges.
 
+mod greetings;
+mod lent_network;
 mod pairing;
 mod pairs;
 mod relay;
@@ -12,31 +14,33 @@ use std::collections::BTreeMap;
 use std::future::{pending, ready};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use manyways_proto::bond::egress::EgressFilter;
-use manyways_proto::bond::pairing::Code;
+use manyways_proto::bond::pairing::{Code, CodeError};
 use manyways_proto::bond::usage::Usage;
 use manyways_proto::happy_eyeballs;
 use manyways_proto::mux::{LoanMessage, Message, RefuseCode, TicketId};
 use manyways_sys::clock::Clock;
 use manyways_sys::interface;
-use manyways_sys::socket::tcp_state;
+use manyways_sys::socket::{set_user_timeout, tcp_state};
 use manyways_unit::{Size, Span, Time};
 use ring::rand::{SecureRandom, SystemRandom};
 use rustls::pki_types::ServerName;
 use rustls::{Connection, ServerConfig};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::mpsc;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-use self::pairing::Guess;
+use self::greetings::Greetings;
+use self::lent_network::{Port, is_lent};
+use self::pairing::{Guess, NAME_TAKEN};
 pub use self::pairing::{PairError, pair};
-pub use self::pairs::{PairFile, PairFileError, PairedDevice, PairedRole};
+pub use self::pairs::{AddDeviceError, PairFile, PairFileError, PairedDevice, PairedRole};
 use self::relay::Progress;
 use super::carrier::{CarrierIo, TcpCarrier};
 use super::client::keep_alive;
@@ -50,11 +54,17 @@ use crate::path::{PathSpec, RaceError, race, socket};
 
 /// Time in which a device completes the handshake of its pipe, and the gateway that of its path.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time in which the gateway accepts a connection: less than a client waits for the lender, so that
-/// it gets the reason.
+/// Time in which the gateway accepts a connection, and in which it has also taken the ticket: less than
+/// a client waits for the lender, so that it gets the reason.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+const REDEEM_TIMEOUT: Duration = Duration::from_millis(2_600);
+/// Time for which one of the two ends of a loan may leave data unacknowledged, or accept none, before
+/// it counts as away. Both read at all times.
+const PEER_TIMEOUT: Span = Span::from_secs(10);
 /// Maximum number of connections in a handshake.
 const MAX_HANDSHAKES: usize = 32;
+/// Maximum number of devices that pair at once.
+const MAX_PAIRINGS: usize = 8;
 /// Name in the handshakes, without meaning.
 const SERVER_NAME: &str = "gateway.invalid";
 /// Name of the counter in the usage file.
@@ -81,6 +91,8 @@ pub struct LendOptions {
     pub usage: UsageFile,
     /// Bytes that may wait here for each of the two connections of a loan.
     pub buffer: Size,
+    /// Time after which an end that takes nothing counts as away.
+    pub peer_timeout: Span,
 }
 
 /// Bytes that a device lends.
@@ -100,7 +112,8 @@ impl LendOptions {
     ) -> Self {
         let egress = EgressFilter::default();
         let (via, limit, buffer) = (None, None, relay::BUFFER);
-        Self { listen, key, name, via, limit, egress, pairs, usage, buffer }
+        let peer_timeout = PEER_TIMEOUT;
+        Self { listen, key, name, via, limit, egress, pairs, usage, buffer, peer_timeout }
     }
 }
 
@@ -137,6 +150,8 @@ pub enum LendEvent {
     NotPaired { from: SocketAddr, reason: String },
     /// The limit is reached; nothing more is lent.
     LimitReached(Size),
+    /// A new month has begun after the limit was reached.
+    LendsAgain,
 }
 
 /// A device that uses the network.
@@ -164,18 +179,23 @@ struct Inner {
     pairs: PairFile,
     usage_file: UsageFile,
     buffer: Size,
+    peer_timeout: Span,
     usage: RefCell<Usage>,
-    /// Bytes of loans that have ended since the start, and of all loans that are counted.
+    /// Bytes of loans that have ended since the start and of attempts, and of all that are counted.
     ended_bytes: Cell<u64>,
     counted_bytes: Cell<u64>,
     tls: Arc<ServerConfig>,
     access: Arc<Mutex<Access>>,
-    listeners: RefCell<Vec<TcpListener>>,
+    ports: RefCell<Vec<Port>>,
     addresses: Vec<SocketAddr>,
     loans: RefCell<BTreeMap<u64, Loan>>,
     next_loan: Cell<u64>,
-    handshakes: Cell<usize>,
+    handshakes: Greetings,
+    pairings: Greetings,
+    /// Whether the limit is used up.
     is_over: Cell<bool>,
+    /// Whether it ends.
+    is_stopping: Cell<bool>,
     events: mpsc::UnboundedSender<LendEvent>,
 }
 
@@ -203,7 +223,7 @@ impl Lending {
     ) -> Result<(Self, mpsc::UnboundedReceiver<LendEvent>), LendError> {
         let clock = Clock::start();
         let devices = options.pairs.read()?;
-        let access = Arc::new(Mutex::new(Access { devices, code: None }));
+        let access = Arc::new(Mutex::new(Access { devices: devices.clone(), code: None }));
         let shared = Arc::clone(&access);
         let accept = move |key: &PublicKey| {
             let access = shared.lock().unwrap_or_else(PoisonError::into_inner);
@@ -212,16 +232,12 @@ impl Lending {
         };
         let protocols = [tls::PIPE_PROTOCOL, tls::PAIR_PROTOCOL];
         let tls = tls::server(&options.key, Arc::new(accept), &protocols)?;
-        let lent = options.via.as_ref().map_or(&[][..], |via| &via.addresses);
-        let (mut listeners, mut addresses) = (Vec::new(), Vec::new());
+        let (mut ports, mut addresses) = (Vec::new(), Vec::new());
         for address in &options.listen {
-            if lent.contains(&address.ip()) || address.ip().is_unspecified() {
-                return Err(LendError::ListenOnLent(address.ip()));
-            }
-            let failed = |error| LendError::Listen(*address, error);
-            let listener = super::gateway::listener(*address).map_err(failed)?;
-            addresses.push(listener.local_addr().map_err(failed)?);
-            listeners.push(listener);
+            let port = Port::open(*address, options.via.as_ref(), &devices)?;
+            let bound = port.listener.local_addr();
+            addresses.push(bound.map_err(|error| LendError::Listen(*address, error))?);
+            ports.push(port);
         }
         let (events, receiver) = mpsc::unbounded_channel();
         let usage = RefCell::new(options.usage.load());
@@ -235,17 +251,20 @@ impl Lending {
             pairs: options.pairs,
             usage_file: options.usage,
             buffer: options.buffer,
+            peer_timeout: options.peer_timeout,
             usage,
             ended_bytes: Cell::new(0),
             counted_bytes: Cell::new(0),
             tls,
             access,
-            listeners: RefCell::new(listeners),
+            ports: RefCell::new(ports),
             addresses,
             loans: RefCell::default(),
             next_loan: Cell::new(0),
-            handshakes: Cell::new(0),
+            handshakes: Greetings::new(MAX_HANDSHAKES),
+            pairings: Greetings::new(MAX_PAIRINGS),
             is_over: Cell::new(false),
+            is_stopping: Cell::new(false),
             events,
         }));
         Ok((lending, receiver))
@@ -313,28 +332,37 @@ impl Lending {
         self.0.clock.now()
     }
 
-    /// Serves until `stop` is ready, then lets running loans pass on what they have. Runs on the
-    /// calling thread's local tasks.
-    pub async fn run(&self, stop: impl Future<Output = ()>) {
-        for listener in self.0.listeners.take() {
-            tokio::task::spawn_local(self.clone().accept(listener));
+    /// Serves until `stop` is ready, then lets running loans pass on what they have, until `hurry` is
+    /// ready. Runs on the calling thread's local tasks.
+    pub async fn run(&self, stop: impl Future<Output = ()>, hurry: impl Future<Output = ()>) {
+        for port in self.0.ports.take() {
+            tokio::task::spawn_local(self.clone().accept(port));
         }
         let counter = self.clone();
         tokio::select! {
             () = stop => {}
             () = counter.count() => {}
         }
+        self.0.is_stopping.set(true);
         self.leave();
         let mut interval = tokio::time::interval(Duration::from_millis(50));
+        let mut hurry = std::pin::pin!(hurry);
         while !self.0.loans.borrow().is_empty() {
-            interval.tick().await;
+            tokio::select! {
+                () = &mut hurry => break,
+                _ = interval.tick() => self.review_devices(),
+            }
         }
         self.save_usage();
     }
 
+    /// Whether no more devices are served.
+    fn is_closed(&self) -> bool {
+        self.0.is_over.get() || self.0.is_stopping.get()
+    }
+
     /// Informs all devices that this one lends no more.
     fn leave(&self) {
-        self.0.is_over.set(true);
         for loan in self.0.loans.borrow().values() {
             loan.progress.leave.notify_one();
         }
@@ -354,14 +382,21 @@ impl Lending {
             interval.tick().await;
             self.save_usage();
             self.review_devices();
-            let used = self.used();
-            if let Some(limit) = self.0.limit
-                && used >= limit.size
-                && !self.0.is_over.get()
-            {
+            self.review_limit(self.used());
+        }
+    }
+
+    /// Ends all loans when the limit is reached, and lends again in a new month.
+    fn review_limit(&self, used: Size) {
+        let Some(limit) = self.0.limit else { return };
+        let is_over = used >= limit.size;
+        match (self.0.is_over.replace(is_over), is_over) {
+            (false, true) => {
                 self.leave();
                 self.tell(LendEvent::LimitReached(used));
             }
+            (true, false) => self.tell(LendEvent::LendsAgain),
+            _ => {}
         }
     }
 
@@ -384,7 +419,7 @@ impl Lending {
             Ok(devices) => {
                 let loans = self.0.loans.borrow();
                 let gone = |loan: &&Loan| !devices.iter().any(|device| device.key == loan.key);
-                loans.values().filter(gone).for_each(|loan| loan.progress.leave.notify_one());
+                loans.values().filter(gone).for_each(|loan| loan.progress.is_revoked.set(true));
                 self.access(|access| access.devices = devices);
             }
             Err(error) => tracing::warn!("cannot read the paired devices: {error}"),
@@ -399,17 +434,14 @@ impl Lending {
         let _ = self.0.events.send(event);
     }
 
-    async fn accept(self, listener: TcpListener) {
+    async fn accept(self, port: Port) {
+        let device: Rc<Option<String>> = Rc::new(port.device);
         loop {
-            match listener.accept().await {
-                Ok((stream, from)) if self.0.handshakes.get() < MAX_HANDSHAKES => {
-                    self.0.handshakes.set(self.0.handshakes.get() + 1);
-                    let lending = self.clone();
-                    tokio::task::spawn_local(async move {
-                        lending.greet(stream, from).await;
-                    });
+            match port.listener.accept().await {
+                Ok((stream, from)) => {
+                    let (lending, device) = (self.clone(), Rc::clone(&device));
+                    self.0.handshakes.run(|id| lending.greet(id, stream, from, device));
                 }
-                Ok(_) => {}
                 Err(error) => {
                     tracing::warn!("cannot accept a connection: {error}");
                     tokio::time::sleep(Duration::from_millis(100)).await;
@@ -418,11 +450,12 @@ impl Lending {
         }
     }
 
-    async fn greet(self, stream: TcpStream, from: SocketAddr) {
-        keep_alive(&stream);
+    /// Finds out who has connected, over which interface of this device, and serves it.
+    async fn greet(self, id: u64, stream: TcpStream, from: SocketAddr, device: Rc<Option<String>>) {
+        keep_alive(&stream, self.0.peer_timeout);
         let acceptor = TlsAcceptor::from(Arc::clone(&self.0.tls));
         let accepted = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await;
-        self.0.handshakes.set(self.0.handshakes.get() - 1);
+        self.0.handshakes.finish(id);
         let stream = match accepted {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => return tracing::debug!("{from}: {error}"),
@@ -431,16 +464,22 @@ impl Lending {
         let connection = stream.get_ref().1;
         let Some(key) = tls::peer_key(connection.peer_certificates()) else { return };
         match connection.alpn_protocol() {
-            Some(tls::PAIR_PROTOCOL) => self.pair(stream, from, key).await,
+            Some(tls::PAIR_PROTOCOL) => {
+                let lending = self.clone();
+                self.0.pairings.run(|id| async move {
+                    lending.pair(stream, from, key).await;
+                    lending.0.pairings.finish(id);
+                });
+            }
             _ => {
                 let found = self.access(|access| {
                     access.devices.iter().find(|device| device.key == key).cloned()
                 });
                 // A stranger, while a code is valid.
-                let Some(device) = found else { return };
+                let Some(borrower) = found else { return };
                 let (stream, tls) = stream.into_inner();
                 let pipe = TcpCarrier::new(stream, Connection::Server(tls));
-                self.lend(device, pipe).await;
+                self.lend(borrower, pipe, device.as_deref()).await;
             }
         }
     }
@@ -451,35 +490,24 @@ impl Lending {
         from: SocketAddr,
         key: PublicKey,
     ) {
-        let now = self.0.clock.now();
-        let begun = self.access(|access| access.code.as_mut().map(|code| code.begin(now)));
-        let digits = match begun.unwrap_or(Err(manyways_proto::bond::pairing::CodeError::None)) {
+        let now = || self.0.clock.now();
+        let begun = self.access(|access| access.code.as_ref().map(|code| code.begin(now())));
+        let digits = match begun.unwrap_or(Err(CodeError::None)) {
             Ok(digits) => digits,
             Err(error) => return pairing::answer(&mut stream, Err(error.to_string())).await,
         };
         let own = (self.0.key.public(), self.0.name.as_str());
-        let guess = pairing::serve(&mut stream, &digits, own, key).await;
-        let failed = |lending: &Self| {
-            lending.access(|access| access.code.as_mut().map(Code::fail)).map(|why| why.to_string())
-        };
-        let result = match guess {
-            Ok(Guess::Right(device)) => {
-                // It is for one device.
-                self.access(|access| access.code = None);
-                let name = device.name.clone();
-                match self.0.pairs.add(device) {
-                    Ok(()) => {
-                        self.review_devices();
-                        self.tell(LendEvent::Paired(name));
-                        Ok(())
-                    }
-                    Err(error) => Err(format!("the lender cannot store it: {error}")),
-                }
+        let spend = || self.with_code(&digits, |code| code.spend(now()))?;
+        let result = match pairing::serve(&mut stream, &digits, own, key, spend).await {
+            Ok(Guess::Right(device)) => self.store(device, &digits),
+            Ok(Guess::Wrong) => {
+                let error = self.with_code(&digits, |code| code.wrong());
+                Err(error.unwrap_or_else(|error| error).to_string())
             }
-            Ok(Guess::Wrong) => Err(failed(self).unwrap_or_default()),
+            // Nothing was proved. A stranger could fill the screen with such lines.
             Err(error) => {
-                failed(self);
-                Err(error.to_string())
+                tracing::debug!("{from} has not paired: {error}");
+                return pairing::answer(&mut stream, Err(error.to_string())).await;
             }
         };
         if let Err(reason) = &result {
@@ -488,11 +516,45 @@ impl Lending {
         pairing::answer(&mut stream, result).await;
     }
 
+    /// Calls `with` for the code of these digits, unless another one has replaced it.
+    fn with_code<R>(
+        &self,
+        digits: &str,
+        with: impl FnOnce(&mut Code) -> R,
+    ) -> Result<R, CodeError> {
+        self.access(|access| {
+            let code = access.code.as_mut().filter(|code| code.digits() == digits);
+            code.map(with).ok_or(CodeError::None)
+        })
+    }
+
+    /// Stores a device that has proved that it knows the code, which is for one device.
+    fn store(&self, device: PairedDevice, digits: &str) -> Result<(), String> {
+        self.with_code(digits, |_| ()).map_err(|error| error.to_string())?;
+        let name = device.name.clone();
+        match self.0.pairs.add(device) {
+            Ok(()) => {
+                self.access(|access| access.code = None);
+                self.review_devices();
+                self.tell(LendEvent::Paired(name));
+                Ok(())
+            }
+            Err(error) => {
+                // Its user may try again, under another name.
+                let _ = self.with_code(digits, Code::give_back);
+                match error {
+                    AddDeviceError::NameTaken(_) => Err(NAME_TAKEN.to_owned()),
+                    error => Err(format!("the lender cannot store it: {error}")),
+                }
+            }
+        }
+    }
+
     /// Serves the pipe of a paired device.
-    async fn lend(&self, device: PairedDevice, pipe: TcpCarrier) {
+    async fn lend(&self, device: PairedDevice, pipe: TcpCarrier, over: Option<&str>) {
         let name = device.name.clone();
         let mut pipe = CarrierIo::Tcp(Box::new(pipe));
-        let joined = timeout(HANDSHAKE_TIMEOUT, self.join(&device, &mut pipe)).await;
+        let joined = timeout(HANDSHAKE_TIMEOUT, self.join(&device, &mut pipe, over)).await;
         let (far, holds_acks) = match joined.unwrap_or_else(|_| Err("no answer in time".to_owned()))
         {
             Ok(found) => found,
@@ -514,6 +576,10 @@ impl Lending {
         let id = self.0.next_loan.get();
         self.0.next_loan.set(id + 1);
         self.0.loans.borrow_mut().insert(id, loan);
+        // It may have stopped while the device got the answer.
+        if self.is_closed() {
+            progress.leave.notify_one();
+        }
         self.tell(LendEvent::Joined(name.clone()));
         let ended =
             relay::run(*pipe, far, (holds_acks, self.0.buffer), Rc::clone(&progress), self.0.clock)
@@ -530,15 +596,19 @@ impl Lending {
         &self,
         device: &PairedDevice,
         pipe: &mut CarrierIo,
+        over: Option<&str>,
     ) -> Result<(TcpCarrier, bool), String> {
         let messages = pipe.messages().await.map_err(|error| error.to_string())?;
         let Some(Message::Loan(LoanMessage::Join { ticket, holds_acks })) = messages.first() else {
             return Err("the other end does not speak the protocol of manyways bond".to_owned());
         };
-        if self.0.is_over.get() {
-            return Err("it has stopped to lend, or its limit is used up".to_owned());
-        }
-        let (far, rtt) = self.connect(device, *ticket).await?;
+        let is_open = || match self.is_closed() {
+            true => Err("it has stopped to lend, or its limit is used up".to_owned()),
+            false => Ok(()),
+        };
+        is_open()?;
+        let (far, rtt) = self.connect(device, *ticket, over).await?;
+        is_open()?;
         pipe.queue(&Message::Loan(LoanMessage::Joined { rtt }));
         pipe.flush_all().await.map_err(|error| error.to_string())?;
         Ok((far, *holds_acks))
@@ -549,6 +619,7 @@ impl Lending {
         &self,
         device: &PairedDevice,
         ticket: TicketId,
+        over: Option<&str>,
     ) -> Result<(TcpCarrier, Span), String> {
         let PairedRole::Borrower { gateway, gateway_key } = &device.role else {
             return Err("no gateway was agreed on".to_owned());
@@ -560,6 +631,11 @@ impl Lending {
             let reason = "its gateway has no public address; --permit NETWORK allows another one";
             return Err(reason.to_owned());
         }
+        if over.is_some_and(|over| is_lent(over, self.0.via.as_ref(), &permitted)) {
+            let reason = "the lent network is the one between the two devices; --via names another";
+            return Err(reason.to_owned());
+        }
+        let began = Instant::now();
         let config = happy_eyeballs::Config::default();
         let raced = race(config, ready(Ok(permitted)), pending(), |to| self.dial(to), |_| false);
         let reason = "the gateway does not answer over the lent network";
@@ -572,7 +648,28 @@ impl Lending {
                 return Err(reason.to_owned());
             }
         };
+        // The bytes of an attempt count, too, also if it fails.
+        let meter = stream.as_fd().try_clone_to_owned().ok();
+        let redeemed = self.redeem(gateway_key, stream, ticket);
+        let redeemed = timeout_at(began + REDEEM_TIMEOUT, redeemed).await;
+        let redeemed = redeemed.unwrap_or_else(|_| Err(reason.to_owned()));
+        // The relay counts from here.
+        let (received, sent) = redeemed.as_ref().map_or((0, 0), |(far, _)| far.byte_counts());
+        let cost = meter.as_ref().map_or(0, bytes_of).saturating_sub(received + sent);
+        self.0.ended_bytes.set(self.0.ended_bytes.get() + cost);
+        redeemed
+    }
+
+    /// Makes sure that the gateway has the agreed key, and redeems a ticket.
+    async fn redeem(
+        &self,
+        gateway_key: &PublicKey,
+        stream: TcpStream,
+        ticket: TicketId,
+    ) -> Result<(TcpCarrier, Span), String> {
         let text = |error: &dyn std::fmt::Display| format!("no connection to the gateway: {error}");
+        // No keepalive: it would keep the radio awake.
+        let _ = set_user_timeout(stream.as_fd(), self.0.peer_timeout);
         let tls = tls::client(&self.0.key, *gateway_key, tls::ALPN_PROTOCOL);
         let tls = tls.map_err(|error| text(&error))?;
         let name = ServerName::try_from(SERVER_NAME).map_err(|error| text(&error))?;
@@ -606,6 +703,12 @@ impl Lending {
         };
         socket.connect(to).await
     }
+}
+
+/// Returns the bytes that a connection has carried in both directions, with TLS.
+fn bytes_of(socket: &OwnedFd) -> u64 {
+    tcp_state(socket.as_fd())
+        .map_or(0, |state| state.bytes_sent.as_bytes() + state.bytes_received.as_bytes())
 }
 
 #[cfg(test)]

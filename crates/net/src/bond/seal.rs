@@ -197,6 +197,53 @@ impl Opener {
     }
 }
 
+/// Both ends of one direction of a path over a lender, to test them with any bytes between.
+#[doc(hidden)]
+pub struct SealedWay {
+    sealer: Sealer,
+    opener: Opener,
+    begun: BytesMut,
+}
+
+/// A message or event at the other end.
+#[doc(hidden)]
+#[derive(Debug)]
+pub enum Opened {
+    Message(Message<Vec<u8>>),
+    Dropped,
+    Leave,
+}
+
+impl SealedWay {
+    pub fn new(seed: &Seed) -> Option<Self> {
+        let (sealer, opener) = (Sealer::new(seed, Way::Up)?, Opener::new(seed, Way::Up)?);
+        Some(Self { sealer, opener, begun: BytesMut::new() })
+    }
+
+    /// Returns the frame of a message.
+    pub fn seal(&mut self, message: Message<&[u8]>) -> Vec<u8> {
+        let mut frame = Vec::new();
+        self.sealer.seal(&message.map(|data| Chunk(Bytes::copy_from_slice(data))), &mut frame);
+        frame
+    }
+
+    /// Processes further bytes of the lender.
+    ///
+    /// # Errors
+    /// If the lender does not do its part.
+    pub fn open(&mut self, bytes: &[u8], mut with: impl FnMut(Opened)) -> Result<(), SealError> {
+        self.begun.extend_from_slice(bytes);
+        self.opener.open(&mut self.begun, |received| match received {
+            Received::Message(message) => {
+                with(Opened::Message(message.map(|Chunk(data)| data.to_vec())));
+            }
+            Received::Dropped => with(Opened::Dropped),
+            Received::Leave => with(Opened::Leave),
+            Received::Frame(_) => {}
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use manyways_proto::mux::StreamId;

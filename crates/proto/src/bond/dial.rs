@@ -636,9 +636,12 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
     fn give_up(&mut self, now: Time, id: PathId, reason: Failure<F>) {
         let Config { first_backoff, refused_backoff, lender_pause, max_distrust, .. } = self.config;
         let Some(path) = self.path(id) else { return };
-        let (began, is_outdated) = match &path.activity {
-            Activity::Attempt(attempt) => (attempt.began, attempt.is_outdated),
-            _ => (now, false),
+        let (began, is_outdated, was_secured) = match &path.activity {
+            Activity::Attempt(attempt) => {
+                let was_secured = matches!(attempt.stage, Stage::Handshake);
+                (attempt.began, attempt.is_outdated, was_secured)
+            }
+            _ => (now, false, false),
         };
         let needs_none = match path.carrier {
             Some(_) => !path.is_suspect,
@@ -655,7 +658,8 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         } else if is_outdated {
             path.backoff = first_backoff;
             Activity::Due
-        } else if path.is_lent && reason.is_silence() {
+        } else if path.is_lent && reason.is_silence() && !was_secured {
+            // A lender that is there, but not its network, has cost a ticket of the gateway.
             Activity::Backoff(began, now + lender_pause)
         } else if reason.kind() == FailureKind::Refused {
             Activity::Backoff(began, now.max(began + path.backoff.min(refused_backoff)))

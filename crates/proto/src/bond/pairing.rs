@@ -1,8 +1,10 @@
 //! Pairing of two devices by a code: the decisions, and the messages.
 //!
 //! The lender shows a code of six digits, and its user types it at the other device. Both prove with
-//! SPAKE2 (RFC 9382) that they know it, together with their public keys. A wrong guess costs one of
-//! three; a code is for two minutes and for one device. So a stranger's chance is 3 in a million.
+//! SPAKE2 (RFC 9382) that they know it, together with their public keys. A proof costs one of three
+//! guesses; a code is for two minutes and for one device. So a stranger's chance is 3 in a million. A
+//! device that ends the connection before its proof has learnt nothing about the code: the lender
+//! proves last.
 
 use std::net::SocketAddr;
 
@@ -25,8 +27,6 @@ pub struct Code {
     digits: String,
     until: Time,
     guesses: u8,
-    /// Whether a device is guessing, so that several cannot guess at once.
-    is_in_use: bool,
 }
 
 /// Why a lender does not accept a code.
@@ -37,8 +37,6 @@ pub enum CodeError {
     None,
     #[error("the code is older than {} minutes: a new one is needed", LIFETIME.as_secs_f64() / 60.0)]
     Expired,
-    #[error("another device tries this code just now")]
-    Busy,
     #[error("the code is wrong; {0} more tries")]
     Wrong(u8),
     #[error("the code was wrong {GUESSES} times: a new one is needed")]
@@ -49,7 +47,7 @@ impl Code {
     /// Creates a code from a random number.
     pub fn new(now: Time, random: u32) -> Self {
         let digits = format!("{:06}", random % 1_000_000);
-        Self { digits, until: now + LIFETIME, guesses: GUESSES, is_in_use: false }
+        Self { digits, until: now + LIFETIME, guesses: GUESSES }
     }
 
     /// Returns the six digits.
@@ -61,28 +59,37 @@ impl Code {
         now < self.until && self.guesses > 0
     }
 
-    /// Begins the guess of a device, and returns the digits to compare.
+    /// Begins the exchange with a device, and returns the digits. Several devices may begin.
     ///
     /// # Errors
-    /// If the code is not valid, or another device guesses.
-    pub fn begin(&mut self, now: Time) -> Result<String, CodeError> {
+    /// If the code is not valid.
+    pub fn begin(&self, now: Time) -> Result<String, CodeError> {
         if self.guesses == 0 {
             return Err(CodeError::TooManyGuesses);
         }
         if now >= self.until {
             return Err(CodeError::Expired);
         }
-        if std::mem::replace(&mut self.is_in_use, true) {
-            return Err(CodeError::Busy);
-        }
-        // A device that hangs up after it has seen the answer has guessed, too.
-        self.guesses -= 1;
         Ok(self.digits.clone())
     }
 
-    /// Ends a guess that was not right, or of a device that hung up.
-    pub fn fail(&mut self) -> CodeError {
-        self.is_in_use = false;
+    /// Spends a guess on the proof of a device, before the proof is verified.
+    ///
+    /// # Errors
+    /// If the code is not valid any longer.
+    pub fn spend(&mut self, now: Time) -> Result<(), CodeError> {
+        self.begin(now)?;
+        self.guesses -= 1;
+        Ok(())
+    }
+
+    /// Returns the guess of a right proof, if the devices have not paired for another reason.
+    pub fn give_back(&mut self) {
+        self.guesses = (self.guesses + 1).min(GUESSES);
+    }
+
+    /// Returns what a device learns whose proof was wrong.
+    pub fn wrong(&self) -> CodeError {
         match self.guesses {
             0 => CodeError::TooManyGuesses,
             left => CodeError::Wrong(left),
@@ -219,19 +226,31 @@ mod tests {
         for left in [CodeError::Wrong(2), CodeError::Wrong(1), CodeError::TooManyGuesses] {
             assert!(code.is_valid(at(1)));
             assert_eq!(code.begin(at(1)), Ok("000042".to_owned()));
-            assert_eq!(code.fail(), left);
+            assert_eq!(code.spend(at(1)), Ok(()));
+            assert_eq!(code.wrong(), left);
         }
         assert!(!code.is_valid(at(1)));
         assert_eq!(code.begin(at(1)), Err(CodeError::TooManyGuesses));
     }
 
     #[test]
-    fn a_code_expires_and_is_for_one_device_at_a_time() {
+    fn devices_that_guess_at_once_have_three_guesses_together() {
+        let mut code = Code::new(at(0), 1);
+        for _ in 0..10 {
+            assert!(code.begin(at(1)).is_ok(), "a device that has proved nothing spends no guess");
+        }
+        let spent = (0..10).filter(|_| code.spend(at(1)).is_ok()).count();
+        assert_eq!(spent, 3);
+        code.give_back();
+        assert!(code.is_valid(at(1)));
+    }
+
+    #[test]
+    fn a_code_expires() {
         let mut code = Code::new(at(0), 1);
         assert!(code.begin(at(119)).is_ok());
-        assert_eq!(code.begin(at(119)), Err(CodeError::Busy));
-        code.fail();
         assert_eq!(code.begin(at(120)), Err(CodeError::Expired));
+        assert_eq!(code.spend(at(120)), Err(CodeError::Expired));
         assert!(!code.is_valid(at(120)));
     }
 

@@ -6,8 +6,10 @@ use manyways_unit::{Rate, Size, Span, Time};
 
 use super::bottleneck::Bottleneck;
 use super::bulk_window::{BulkWindow, RttSample};
+use super::delivery_rate::DeliveryRate;
 use super::flight::Flight;
 use super::message::{FlowId, MAX_PAYLOAD, StreamId};
+use super::passage::Passage;
 use super::probe::Probe;
 use super::second_hop::{Acknowledged, HopEstimate, HopState};
 use super::unloaded_rtt::UnloadedRtt;
@@ -124,6 +126,7 @@ pub(super) struct SentMessage {
 pub(super) struct Loan {
     pub join: u32,
     pub hop: HopState,
+    pub passage: Passage,
     /// Numbers of messages that the lender may drop.
     droppable: Ranges,
     /// When messages were last recalled.
@@ -141,6 +144,7 @@ pub(super) struct Carrier {
     unloaded_rtt: UnloadedRtt,
     flight: Flight,
     bottleneck: Bottleneck,
+    delivery_rate: DeliveryRate,
     bulk_window: BulkWindow,
     /// Bytes of streams in `sent`.
     unacked_bytes: u64,
@@ -211,6 +215,7 @@ impl Carrier {
             unloaded_rtt: UnloadedRtt::default(),
             flight: Flight::default(),
             bottleneck: Bottleneck::default(),
+            delivery_rate: DeliveryRate::default(),
             bulk_window: BulkWindow::default(),
             unacked_bytes: 0,
             needs_ping: false,
@@ -256,6 +261,7 @@ impl Carrier {
             in_flight: info.bytes_in_flight(),
             unsent,
             rate: info.rate,
+            delivery_rate: self.delivery_rate.rate(info),
             window_delay: Span::ZERO,
             drain_time: self.bottleneck.drain_time(info, info.bytes_in_flight() + unsent),
             second_hop: self
@@ -270,10 +276,11 @@ impl Carrier {
         self.unacked_bytes.saturating_sub(self.outstanding_bytes())
     }
 
-    pub(super) fn lend(&mut self, join: u32, estimate: HopEstimate, rtt: Span) {
+    pub(super) fn lend(&mut self, now: Time, join: u32, estimate: HopEstimate, rtt: Span) {
         self.loan = Some(Box::new(Loan {
             join,
             hop: HopState::new(estimate, rtt),
+            passage: Passage::new(now),
             droppable: Ranges::new(),
             recalled_at: None,
         }));
@@ -350,6 +357,7 @@ impl Carrier {
             self.unloaded_rtt.observe(&self.transport_info, &info) && self.loan.is_none();
         let rtt = self.flight.observe(now, &info);
         self.bottleneck.observe(now, &self.transport_info, &info, rtt);
+        self.delivery_rate.observe(now, &info);
         if info.acknowledged > self.transport_info.acknowledged {
             let outstanding = self.outstanding_after(&info);
             let sample = RttSample {
@@ -386,10 +394,45 @@ impl Carrier {
         self.probe.on_received(bytes);
     }
 
-    /// Records evidence that the carrier works.
+    /// Records evidence that the carrier works. It does not show that a lender passes on what it gets
+    /// in the other direction, or in another class.
     pub(super) fn on_alive(&mut self, now: Time) {
         self.alive_at = now;
-        self.is_suspect = false;
+        self.is_suspect &= self.withheld_at().is_some_and(|at| at <= now);
+    }
+
+    /// Records that a datagram was sent.
+    pub(super) fn on_datagram_sent(&mut self, now: Time) {
+        if let Some(loan) = &mut self.loan {
+            loan.passage.on_datagram_sent(now);
+        }
+    }
+
+    /// Records that a datagram was received.
+    pub(super) fn on_datagram_received(&mut self, now: Time) {
+        if let Some(loan) = &mut self.loan {
+            loan.passage.on_datagram_received(now);
+        }
+    }
+
+    /// Returns when a report of received datagrams is due.
+    pub(super) fn report_at(&self) -> Option<Time> {
+        self.loan.as_ref()?.passage.report_at()
+    }
+
+    /// Processes the number of datagrams that have come to the peer. Returns whether so many were
+    /// sent.
+    pub(super) fn on_datagram_report(&mut self, now: Time, count: u64) -> bool {
+        let Some(loan) = &mut self.loan else { return false };
+        let is_possible = loan.passage.on_report(count);
+        self.on_alive(now);
+        is_possible
+    }
+
+    /// Gives a lender another trial that was suspect only because of its datagrams.
+    pub(super) fn end_distrust(&mut self, now: Time) {
+        let ends = self.loan.as_mut().is_some_and(|loan| loan.passage.end_distrust(now));
+        self.is_suspect &= !ends;
     }
 
     /// Records traffic of an application, in either direction.
@@ -485,19 +528,20 @@ impl Carrier {
     }
 
     /// Records that `bytes` of streams were acknowledged: the last message had `last_bytes` and was
-    /// sent at `sent_at`.
+    /// sent at `sent_at`. `back` is the delay of the carrier of the ACK, if it is another one.
     pub(super) fn on_bytes_acked(
         &mut self,
         now: Time,
         bytes: u64,
         (last_bytes, sent_at): (u64, Time),
+        back: Option<Span>,
     ) {
         let (first_delay, backlog) = (self.shortest_delivery(), self.relayed_bytes());
         if let Some(loan) = &mut self.loan {
             let response = now.since(sent_at);
             loan.hop.on_acknowledged(
                 now,
-                Acknowledged { bytes, last_bytes, response, first_delay, backlog },
+                Acknowledged { bytes, last_bytes, response, first_delay, back, backlog },
             );
         }
     }
@@ -562,7 +606,7 @@ impl Carrier {
 
     /// Returns the number of newly acknowledged messages, or `None` if the count decreased or
     /// exceeds the sent messages.
-    pub(super) fn on_ack(&mut self, count: u64) -> Option<usize> {
+    pub(super) fn on_ack(&mut self, now: Time, count: u64) -> Option<usize> {
         let more = match (count.checked_sub(self.acked), &self.loan) {
             // ACKs of messages over a lender come over several carriers.
             (None, Some(_)) => return Some(0),
@@ -572,6 +616,12 @@ impl Carrier {
             return None;
         }
         self.acked = count;
+        if more > 0
+            && let Some(loan) = &mut self.loan
+        {
+            loan.passage.on_acked(now);
+            self.on_alive(now);
+        }
         Some(more)
     }
 
@@ -583,19 +633,29 @@ impl Carrier {
         if self.is_suspect {
             return None;
         }
-        let drain = self
-            .transport_info
-            .rate
-            .time_for(self.transport_info.unsent)
-            .min(Span::from_millis(500));
         let oldest = self.sent.front().map(|sent| sent.sent_at);
         let waits = self
             .unacked_since
             .map(|since| since.max(self.transport_alive_at) + TRANSPORT_ACK_DELAY);
         let unacked = oldest.map(|at| at.max(self.alive_at));
         let unanswered = self.probe.unanswered_since();
-        let since = [unacked, waits, unanswered].into_iter().flatten().min()?;
-        Some(since + self.suspect_timeout() + drain)
+        let since = [unacked, waits, unanswered].into_iter().flatten().min();
+        let silent_at = since.map(|since| since + self.suspect_timeout() + self.drain_time());
+        [silent_at, self.withheld_at()].into_iter().flatten().min()
+    }
+
+    /// Returns when a lender becomes suspect that passes on other messages than ours.
+    fn withheld_at(&self) -> Option<Time> {
+        let loan = self.loan.as_ref()?;
+        let oldest = self.sent.front().map(|sent| sent.sent_at);
+        let timeout = self.suspect_timeout() + self.drain_time();
+        loan.passage.withheld_at(oldest, timeout, loan.hop.waited())
+    }
+
+    /// Returns the time in which unsent bytes leave.
+    fn drain_time(&self) -> Span {
+        let info = &self.transport_info;
+        info.rate.time_for(info.unsent).min(Span::from_millis(500))
     }
 
     fn suspect_timeout(&self) -> Span {
@@ -606,6 +666,10 @@ impl Carrier {
 
     pub(super) fn mark_suspect(&mut self, now: Time) {
         (self.is_suspect, self.suspect_since) = (true, now);
+        let timeout = self.suspect_timeout() + self.drain_time();
+        if let Some(loan) = &mut self.loan {
+            loan.passage.on_suspect(now, timeout);
+        }
     }
 
     /// Returns when a suspect carrier counts as failed, not only late. `None` if there is nothing

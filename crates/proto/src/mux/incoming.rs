@@ -37,6 +37,9 @@ impl<P: Payload> Mux<P> {
         if message.is_ack_eliciting() {
             carrier.receive(now);
         }
+        if matches!(message, Message::Datagram { .. } | Message::Part { .. }) {
+            carrier.on_datagram_received(now);
+        }
         if message.is_traffic() {
             carrier.on_used(now);
             self.used_paths = self.used_paths.with(path);
@@ -76,15 +79,19 @@ impl<P: Payload> Mux<P> {
             Message::Credit { max_total: most } => {
                 self.send_credit = self.send_credit.max(most);
             }
-            Message::Ack { count } => self.on_ack(now, id, count)?,
+            Message::Ack { count } => self.on_ack(now, (id, id), count)?,
             Message::AckOf { join, count } => {
-                let of = |carrier: &&mut Carrier| {
-                    carrier.loan.as_ref().is_some_and(|loan| loan.join == join)
-                };
-                if let Some(carrier) = self.carriers.iter_mut().find(of) {
+                if let Some(carrier) = self.lent_carrier(join) {
                     carrier.on_alive(now);
-                    let id = carrier.id;
-                    self.on_ack(now, id, count)?;
+                    let of = carrier.id;
+                    self.on_ack(now, (of, id), count)?;
+                }
+            }
+            Message::DatagramsOf { join, count } => {
+                if let Some(carrier) = self.lent_carrier(join)
+                    && !carrier.on_datagram_report(now, count)
+                {
+                    return Err("it received datagrams that were never sent");
                 }
             }
             Message::Loan(message) => {
@@ -350,17 +357,26 @@ impl<P: Payload> Mux<P> {
         true
     }
 
+    /// Returns the carrier of a loan.
+    fn lent_carrier(&mut self, join: u32) -> Option<&mut Carrier> {
+        let is_of =
+            |carrier: &&mut Carrier| carrier.loan.as_ref().is_some_and(|loan| loan.join == join);
+        self.carriers.iter_mut().find(is_of)
+    }
+
+    /// Processes the ACK of messages of the carrier `id`, which came over the carrier `via`.
     pub(super) fn on_ack(
         &mut self,
         now: Time,
-        id: CarrierId,
+        (id, via): (CarrierId, CarrierId),
         count: u64,
     ) -> Result<(), &'static str> {
         let Some(at) = self.carriers.iter().position(|carrier| carrier.id == id) else {
             return Ok(());
         };
-        let count =
-            self.carriers[at].on_ack(count).ok_or("it acknowledged data that was never sent")?;
+        let count = self.carriers[at]
+            .on_ack(now, count)
+            .ok_or("it acknowledged data that was never sent")?;
         let (mut acked, mut last) = (0, (0, now));
         for _ in 0..count {
             let Some(sent) = self.carriers[at].take_oldest() else { break };
@@ -399,7 +415,9 @@ impl<P: Payload> Mux<P> {
             }
         }
         if acked > 0 {
-            self.carriers[at].on_bytes_acked(now, acked, last);
+            let other = self.carriers.iter().find(|carrier| carrier.id == via && via != id);
+            let back = other.map(Carrier::shortest_delivery);
+            self.carriers[at].on_bytes_acked(now, acked, last, back);
         }
         Ok(())
     }

@@ -178,6 +178,12 @@ pub enum Message<P> {
         join: u32,
         count: u64,
     },
+    /// Number of datagrams and parts that have come over the device of this join number, which may
+    /// drop some.
+    DatagramsOf {
+        join: u32,
+        count: u64,
+    },
     /// The device of the carrier may drop these messages, counted from 0 as in [`Message::Ack`].
     Recalled {
         first: u64,
@@ -268,6 +274,7 @@ mod kind {
     pub const ACK_OF: u8 = 0x1c;
     pub const RECALLED: u8 = 0x1d;
     pub const LOAN: u8 = 0x1e;
+    pub const DATAGRAMS_OF: u8 = 0x1f;
     pub const DATAGRAM: u8 = 0x20;
     pub const PART: u8 = 0x21;
     pub const CLOSE_FLOW: u8 = 0x23;
@@ -287,6 +294,7 @@ impl<P> Message<P> {
                 | Self::Refuse(..)
                 | Self::Ack { .. }
                 | Self::AckOf { .. }
+                | Self::DatagramsOf { .. }
                 | Self::Recalled { .. }
                 | Self::Loan(_)
                 | Self::Datagram { .. }
@@ -302,7 +310,11 @@ impl<P> Message<P> {
     pub fn is_traffic(&self) -> bool {
         !matches!(
             self,
-            Self::Ping { .. } | Self::Pong { .. } | Self::Ack { .. } | Self::AckOf { .. }
+            Self::Ping { .. }
+                | Self::Pong { .. }
+                | Self::Ack { .. }
+                | Self::AckOf { .. }
+                | Self::DatagramsOf { .. }
         )
     }
 
@@ -380,6 +392,11 @@ impl<P> Message<P> {
                 put_number(out, (*join).into());
                 put_number(out, *count);
             }
+            Self::DatagramsOf { join, count } => {
+                out.push(kind::DATAGRAMS_OF);
+                put_number(out, (*join).into());
+                put_number(out, *count);
+            }
             Self::Loan(message) => {
                 out.push(kind::LOAN);
                 message.encode(out);
@@ -447,6 +464,7 @@ impl<T> Message<T> {
             Self::Credit { max_total: most } => Message::Credit { max_total: most },
             Self::Ack { count } => Message::Ack { count },
             Self::AckOf { join, count } => Message::AckOf { join, count },
+            Self::DatagramsOf { join, count } => Message::DatagramsOf { join, count },
             Self::Recalled { first, last } => Message::Recalled { first, last },
             Self::Loan(message) => Message::Loan(message),
             Self::Relabel(label) => Message::Relabel(label),
@@ -548,6 +566,9 @@ impl<'a> Decoder<'a> {
             kind::CREDIT => Message::Credit { max_total: self.number()? },
             kind::ACK => Message::Ack { count: self.number()? },
             kind::ACK_OF => Message::AckOf { join: self.number32()?, count: self.number()? },
+            kind::DATAGRAMS_OF => {
+                Message::DatagramsOf { join: self.number32()?, count: self.number()? }
+            }
             kind::LOAN => Message::Loan(self.loan()?),
             kind::RECALLED => Message::Recalled { first: self.number()?, last: self.number()? },
             kind::RELABEL => Message::Relabel(self.label()?),

@@ -46,6 +46,9 @@ impl<P: Payload> Mux<P> {
         let carrier = &mut self.carriers[at];
         let head = head_length(&message, payload);
         carrier.on_submitted(now, head + payload);
+        if matches!(message, Message::Datagram { .. } | Message::Part { .. }) {
+            carrier.on_datagram_sent(now);
+        }
         if message.is_traffic() {
             carrier.on_used(now);
             self.used_paths = self.used_paths.with(carrier.path);
@@ -91,8 +94,9 @@ impl<P: Payload> Mux<P> {
         }
         let sends_probes = self.sends_probes();
         for at in 0..self.carriers.len() {
-            if let Some(found) = self.next_ack(now, at) {
-                return Some(found);
+            let ack = self.next_ack(now, at).or_else(|| self.next_report(now, at));
+            if ack.is_some() {
+                return ack;
             }
             let carrier = &mut self.carriers[at];
             if carrier.writable_bytes == 0 {
@@ -123,6 +127,16 @@ impl<P: Payload> Mux<P> {
             Some(join) => Some((via, Message::AckOf { join, count })),
             None => Some((via, Message::Ack { count })),
         }
+    }
+
+    /// Returns the report of the datagrams of the carrier at `at`, if one is due, and the carrier for
+    /// it.
+    fn next_report(&mut self, now: Time, at: usize) -> Option<(usize, Message<P>)> {
+        let carrier = &self.carriers[at];
+        carrier.report_at().filter(|due| *due <= now)?;
+        let via = self.feedback_carrier(carrier)?;
+        let loan = self.carriers[at].loan.as_mut()?;
+        Some((via, Message::DatagramsOf { join: loan.join, count: loan.passage.take_report() }))
     }
 
     /// Returns the carrier for the ACKs of messages of `carrier`, if it has room.

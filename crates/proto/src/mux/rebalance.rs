@@ -69,7 +69,7 @@ impl<P: Payload> Mux<P> {
         let difference = most.saturating_sub(least);
         let (rate, other) = (slowest.end_rate(), fastest.end_rate());
         let moved = match self.config.rebalance {
-            Rebalance::Published => rate,
+            Rebalance::Published => slowest.end_delivery_rate(),
             _ => harmonic(rate, other),
         };
         // The recall reaches the lender behind all that was sent to it. Bytes in the queue of

@@ -1,6 +1,7 @@
 //! Estimate of the second hop of a carrier that leads over another device.
 //!
-//! The device reports nothing, because it could lie. It has passed on the bytes that the peer has
+//! The device reports nothing but a round-trip time when it joins, because it could lie; measured
+//! responses of the other end limit what it claims. It has passed on the bytes that the peer has
 //! acknowledged: its backlog are the unacknowledged bytes that have left the first hop.
 
 use manyways_unit::{Rate, Size, Span, Time};
@@ -16,6 +17,12 @@ const WINDOW: Span = Span::from_millis(50);
 const MIN_QUEUE: u64 = MAX_PAYLOAD as u64;
 /// Time by which an ACK may be later than another one.
 const ACK_JITTER: Span = Span::from_millis(10);
+
+/// Limit of the round-trip time that a device claims: more than that of a satellite.
+const MAX_CLAIM: Span = Span::from_secs(1);
+/// Error of a delay that is measured from responses: they also have the delay of an ACK, and the time
+/// in which the message itself passes. A better claim is not corrected.
+const DELAY_ERROR: Span = Span::from_millis(30);
 
 /// Limit of a rate that was raised without a measurement.
 const MAX_GROWN_RATE: Rate = Rate::from_mbps(10_000);
@@ -34,8 +41,14 @@ pub enum HopEstimate {
 #[derive(Debug)]
 pub(super) struct HopState {
     estimate: HopEstimate,
-    /// Delay of one way, without a wait at the device.
+    /// Delay of one way, without a wait at the device: the claimed one within the limits of the
+    /// measured ones.
     delay: Span,
+    claimed: Span,
+    /// The smallest measured delay of all, and of the recent past: without a wait, and at most with
+    /// a wait that lasts.
+    least: Option<Span>,
+    recent: RecentMin<Span>,
     /// Rate at which the device passes bytes on; zero if unknown.
     rate: Rate,
     measurement: Option<Measurement>,
@@ -65,6 +78,8 @@ pub(super) struct Acknowledged {
     pub response: Span,
     /// Delay of one way of the first hop.
     pub first_delay: Span,
+    /// Delay of the ACK on the other carrier over which it came; `None` if it came over the device.
+    pub back: Option<Span>,
     /// Bytes that have left the first hop and are not acknowledged.
     pub backlog: u64,
 }
@@ -72,9 +87,13 @@ pub(super) struct Acknowledged {
 impl HopState {
     /// Creates the state of a hop with this round-trip time.
     pub(super) fn new(estimate: HopEstimate, rtt: Span) -> Self {
+        let claimed = Span::from_nanos(rtt.min(MAX_CLAIM).as_nanos() / 2);
         Self {
             estimate,
-            delay: Span::from_nanos(rtt.as_nanos() / 2),
+            delay: claimed,
+            claimed,
+            least: None,
+            recent: RecentMin::default(),
             rate: Rate::ZERO,
             measurement: None,
             base_response: RecentMin::default(),
@@ -83,7 +102,8 @@ impl HopState {
     }
 
     pub(super) fn on_acknowledged(&mut self, now: Time, acked: Acknowledged) {
-        let Acknowledged { bytes, last_bytes, response, first_delay, backlog } = acked;
+        let Acknowledged { bytes, last_bytes, response, first_delay, back, backlog } = acked;
+        self.limit_delay(now, response, first_delay, back);
         self.base_response.observe(now, (response, last_bytes));
         let base = self.base_response.get().map_or(response, |(base, _)| base);
         self.waited = response.saturating_sub(base);
@@ -121,6 +141,20 @@ impl HopState {
         self.measurement = Some(next);
     }
 
+    /// Limits the claimed delay by that of a message and its ACK.
+    fn limit_delay(&mut self, now: Time, response: Span, first_delay: Span, back: Option<Span>) {
+        let rest = response.saturating_sub(first_delay);
+        let measured = match back {
+            Some(back) => rest.saturating_sub(back),
+            None => Span::from_nanos(rest.saturating_sub(first_delay).as_nanos() / 2),
+        };
+        self.recent.observe(now, measured);
+        let least = self.least.map_or(measured, |least| least.min(measured));
+        let most = self.recent.get().unwrap_or(measured) + DELAY_ERROR;
+        self.least = Some(least);
+        self.delay = self.claimed.max(least.saturating_sub(DELAY_ERROR)).min(most);
+    }
+
     /// Returns the time from the arrival of bytes until their ACK is here.
     pub(super) fn lag(&self, first_delay: Span) -> Span {
         let (base, bytes) = self.base_response.get().unwrap_or_default();
@@ -142,6 +176,11 @@ impl HopState {
 
     pub(super) fn rtt(&self) -> Span {
         self.delay * 2
+    }
+
+    /// Returns the time that the last acknowledged message waited at the device.
+    pub(super) fn waited(&self) -> Span {
+        self.waited
     }
 
     /// Returns the view of a scheduler.
@@ -206,6 +245,7 @@ mod tests {
                             last_bytes: bytes,
                             response,
                             first_delay: FIRST_DELAY,
+                            back: Some(BACK),
                             backlog,
                         },
                     );
@@ -254,6 +294,22 @@ mod tests {
         device.run(1_000, 8_000, 5_000);
         device.run(60_000, 500, 10_000);
         assert_eq!(device.hop.rate(), MAX_GROWN_RATE);
+    }
+
+    #[test]
+    fn a_claim_is_limited_and_then_replaced() {
+        for (claimed, least, most) in [(0, 0, 35), (6, 3, 3), (60, 30, 30), (4_000_000, 30, 80)] {
+            let mut device = Device::new();
+            device.hop = HopState::new(HopEstimate::Backlog, Span::from_millis(claimed));
+            assert!(device.hop.rtt() <= MAX_CLAIM);
+            device.run(1_000, 4_000, 5_000);
+            let [least, most] = [least, most].map(Span::from_millis);
+            assert!((least..=most).contains(&device.hop.delay), "{}", device.hop.delay);
+        }
+        // Each message takes 800 ms, whatever was claimed.
+        let mut hop = HopState::new(HopEstimate::Backlog, Span::ZERO);
+        hop.limit_delay(Time::ZERO, Span::from_millis(862), FIRST_DELAY, Some(BACK));
+        assert_eq!(hop.delay, Span::from_millis(770));
     }
 
     #[test]

@@ -13,6 +13,7 @@ impl<P: Payload> Mux<P> {
     pub(super) fn detect_stalls(&mut self, now: Time) {
         let mut has_recovered = false;
         for carrier in &mut self.carriers {
+            carrier.end_distrust(now);
             if carrier.suspect_at().is_some_and(|since| since <= now) {
                 carrier.mark_suspect(now);
             }

@@ -121,13 +121,17 @@ impl<P: AsRef<[u8]>> Lane<P> {
         Ok(())
     }
 
-    /// Returns the next frame for the receiver. `holds_control` is whether control frames wait.
+    /// Returns the next frame for the receiver. `holds_control` is whether control frames wait until
+    /// there are others to pass on.
     pub fn poll(&mut self, now: Time, holds_control: bool) -> Option<Frame<P>> {
         self.poll_urgent(now, holds_control).or_else(|| self.poll_bulk())
     }
 
     /// Returns the next frame that overtakes bulk frames.
     pub fn poll_urgent(&mut self, now: Time, holds_control: bool) -> Option<Frame<P>> {
+        // Others keep the radio on anyway. A control frame that states which bulk frames may be missing
+        // must not come behind them.
+        let holds_control = holds_control && self.bulk.is_empty() && self.datagrams.is_empty();
         if !holds_control && let Some((number, sealed)) = self.control.pop_front() {
             self.control_bytes -= sealed.as_ref().len() as u64;
             return Some(Frame::Sealed { class: Class::Control, number, sealed });
@@ -237,11 +241,25 @@ mod tests {
     fn control_frames_wait_on_demand() {
         let mut lane = lane();
         lane.receive(NOW, sealed(Class::Control, 0, 10)).unwrap();
-        lane.receive(NOW, sealed(Class::Bulk, 0, 10)).unwrap();
-        let bulk = lane.poll(NOW, true);
-        assert!(matches!(bulk, Some(Frame::Sealed { class: Class::Bulk, .. })));
         assert_eq!(lane.poll(NOW, true), None);
         assert!(!lane.is_empty() && lane.poll(NOW, false).is_some());
+    }
+
+    #[test]
+    fn control_frames_do_not_wait_where_others_are_passed_on() {
+        for class in [Class::Bulk, Class::Datagram] {
+            let mut lane = lane();
+            lane.receive(NOW, sealed(class, 0, 10)).unwrap();
+            // It states that the bulk frame may be missing.
+            lane.receive(NOW, sealed(Class::Control, 0, 10)).unwrap();
+            lane.receive(NOW, Frame::Recall { first: 0, last: 0 }).unwrap();
+            let first = lane.poll(NOW, true);
+            assert!(
+                matches!(first, Some(Frame::Sealed { class: Class::Control, .. })),
+                "{first:?}"
+            );
+            assert!(lane.poll(NOW, true).is_some() && lane.is_empty());
+        }
     }
 
     #[test]

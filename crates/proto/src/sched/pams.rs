@@ -6,8 +6,15 @@
 //! on meanwhile. Where algorithm 1 sends the next bytes over the target, ours sends those that the
 //! busy paths would not have delivered by then, so that the receiver gets them in order.
 //!
-//! Deviations here: the delay of a path over a device is OWD₁ + max((B_s + B_p)/Th₂, B_s/Th₁) + OWD₂,
-//! which is the published one without its division by B_s, which may be 0; Th is the rate of the view.
+//! Th is the average of the delivery rate: of the first connection as its transport acknowledges bytes,
+//! of the second one as the receiver does. Ours takes the window per round trip for the first one. That
+//! overstates the throughput only while the application sends less than the window permits; but ours
+//! divides only unsent bytes by it, of which there are none then, and
+//! [`PathView::drain_time`] limits it by a rate that is measured from the last ACKs. It knows a
+//! change of the window at once, and the average some round trips later.
+//!
+//! Deviation here: the delay of a path over a device is OWD₁ + max((B_s + B_p)/Th₂, B_s/Th₁) + OWD₂,
+//! which is the published one without its division by B_s, which may be 0.
 
 use manyways_unit::{Rate, Size, Span};
 
@@ -29,7 +36,7 @@ impl Scheduler for Pams {
         let until = delay(&paths[target]);
         let sooner = paths.iter().filter(|view| !view.is_writable).map(|view| {
             let lead = until.saturating_sub(delay(view));
-            view.end_rate().size_in(lead).as_bytes()
+            view.end_delivery_rate().size_in(lead).as_bytes()
         });
         if sooner.sum::<u64>() > request.backlog.as_bytes() {
             return Assignment::Wait;
@@ -50,7 +57,7 @@ impl Scheduler for MinPad {
 /// Returns the pipe-aware delay (PAD) of a path.
 fn delay(view: &PathView) -> Span {
     let own = Span::from_nanos(view.rtt.as_nanos() / 2);
-    let sent_in = time(view.rate, view.unsent);
+    let sent_in = time(view.delivery_rate, view.unsent);
     match &view.second_hop {
         None => own + sent_in,
         Some(hop) => match hop.wait {

@@ -19,6 +19,7 @@ fn path(id: u8, kbps: u64, rtt: u64, unsent: u64) -> PathView {
         in_flight: Size::ZERO,
         unsent: Size::from_bytes(unsent),
         rate,
+        delivery_rate: rate,
         window_delay: Span::ZERO,
         drain_time: Span::ZERO,
         second_hop: None,
@@ -338,6 +339,28 @@ mod pams {
         let waited = hop(5_000, DeviceWait::Measured(Span::from_millis(40)));
         assert_eq!(waited.backlog(), Some(Size::from_bytes(25_000)));
         assert_eq!(waited.rtt(), Span::from_millis(6));
+    }
+
+    #[test]
+    fn as_published_the_throughput_is_the_delivery_rate() {
+        // The window overstates the rate of the direct path, with 20,000 unsent bytes: 30 + 20 ms, but
+        // in fact 30 + 80. The device delivers in 83 ms.
+        let overstated = PathView {
+            delivery_rate: Rate::from_kbps(2_000),
+            is_writable: true,
+            ..path(0, 8_000, 60, 20_000)
+        };
+        for kind in [SchedulerKind::MinPad, SchedulerKind::PublishedPams] {
+            assert_eq!(choose(kind, 1_000_000, &[overstated, lent(0, 31_250)]), send(1), "{kind}");
+            let exact = PathView { delivery_rate: overstated.rate, ..overstated };
+            assert_eq!(choose(kind, 1_000_000, &[exact, lent(0, 31_250)]), send(0), "{kind}");
+        }
+        // In 27 ms, a full path that delivers 2 Mbit/s delivers 6,750 bytes, not 27,000.
+        let full = PathView { is_writable: false, unsent: Size::ZERO, ..overstated };
+        let later = lent(0, 15_000);
+        assert_eq!(choose(SchedulerKind::PublishedPams, 8_000, &[full, later]), send(1));
+        let exact = PathView { delivery_rate: full.rate, ..full };
+        assert_eq!(choose(SchedulerKind::PublishedPams, 8_000, &[exact, later]), Assignment::Wait);
     }
 
     #[test]

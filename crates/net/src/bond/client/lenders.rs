@@ -9,7 +9,7 @@ use std::time::Duration;
 use manyways_proto::bond::dial;
 use manyways_proto::mux::{Feedback, Input, LoanMessage, Message, Seed, TicketId};
 use manyways_proto::sched::PathId;
-use manyways_sys::socket::tcp_state;
+use manyways_sys::socket::{set_user_timeout, tcp_state};
 use manyways_unit::Span;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, Connection};
@@ -27,9 +27,12 @@ use crate::path::PathSpec;
 
 /// Name in the handshakes, without meaning.
 const SERVER_NAME: &str = "lender.invalid";
-/// Keepalive of a pipe, so that both ends notice that the other device is away.
+/// Keepalive of an idle pipe, so that both ends notice that the other device is away.
 const KEEPALIVE: Duration = Duration::from_secs(5);
 const KEEPALIVE_PROBES: u32 = 3;
+/// Time for which data may stay unacknowledged, or the other device may accept none, before it counts
+/// as away. A lender accepts none while its network is slow.
+const PIPE_TIMEOUT: Span = Span::from_secs(30);
 /// Assumed round-trip time of a pipe of which the kernel reports none.
 const PIPE_RTT: Span = Span::from_millis(10);
 
@@ -67,8 +70,10 @@ fn of_lender(error: HandshakeError) -> HandshakeError {
     }
 }
 
-/// Sends the keepalive of a pipe.
-pub(in crate::bond) fn keep_alive(stream: &tokio::net::TcpStream) {
+/// Ends a pipe whose other device is away: while data waits for an acknowledgment, the kernel sends
+/// no keepalive, so that there is a limit for each case.
+pub(in crate::bond) fn keep_alive(stream: &tokio::net::TcpStream, limit: Span) {
+    let _ = set_user_timeout(stream.as_fd(), limit);
     let keepalive = socket2::TcpKeepalive::new()
         .with_time(KEEPALIVE)
         .with_interval(KEEPALIVE)
@@ -167,7 +172,7 @@ impl Client {
             manyways_sys::socket::set_mark(&socket, mark).map_err(away)?;
         }
         let stream = socket.connect(pipe.lender.address).await.map_err(away)?;
-        keep_alive(&stream);
+        keep_alive(&stream, PIPE_TIMEOUT);
         let name = ServerName::try_from(SERVER_NAME).map_err(|error| {
             HandshakeError::ConnectionLost(LossCause::Io(io::Error::other(error)))
         })?;

@@ -25,6 +25,9 @@ const SERVER_NAME: &str = "lender.invalid";
 /// Time for a whole exchange.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Answer to a device whose name another one has at the lender.
+pub(super) const NAME_TAKEN: &str = "another device is paired there under this name";
+
 /// Failure to pair.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -41,6 +44,8 @@ pub enum PairError {
     /// The other end gives a reason.
     #[error("{0}")]
     Refused(String),
+    #[error("{NAME_TAKEN}")]
+    NameTaken,
     /// The proof of the other end is wrong.
     #[error("the other end does not know the code: it is not the device that shows it")]
     WrongLender,
@@ -108,6 +113,7 @@ async fn receive(stream: &mut (impl AsyncRead + Unpin)) -> Result<PairMessage, P
     let mut bytes = vec![0; length];
     stream.read_exact(&mut bytes).await?;
     match PairMessage::decode(&bytes) {
+        Ok(PairMessage::Failed(reason)) if reason == NAME_TAKEN => Err(PairError::NameTaken),
         Ok(PairMessage::Failed(reason)) => Err(PairError::Refused(reason)),
         Ok(message) => Ok(message),
         Err(error) => Err(PairError::Foreign(io::Error::other(error))),
@@ -185,14 +191,16 @@ pub(super) enum Guess {
     Wrong,
 }
 
-/// Serves one device that pairs, with a valid code. `name` is that of this device.
+/// Serves one device that pairs, with a valid code. `name` is that of this device. `spend` spends a
+/// guess as soon as the device has sent its proof: before, it learns nothing about the code.
 pub(super) async fn serve(
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     code: &str,
     (own, name): (PublicKey, &str),
     client: PublicKey,
+    spend: impl FnOnce() -> Result<(), CodeError>,
 ) -> Result<Guess, PairError> {
-    let served = serve_one(stream, code, (own, name), client);
+    let served = serve_one(stream, code, (own, name), client, spend);
     timeout(TIMEOUT, served).await.unwrap_or(Err(PairError::Timeout))
 }
 
@@ -201,16 +209,18 @@ async fn serve_one(
     code: &str,
     (own, name): (PublicKey, &str),
     client: PublicKey,
+    spend: impl FnOnce() -> Result<(), CodeError>,
 ) -> Result<Guess, PairError> {
     let PairMessage::Exchange(part) = receive(stream).await? else { return Err(unexpected()) };
     let (password, client_id, lender_id) = parts(code);
     let (exchange, own_part) = Spake2::<Ed25519Group>::start_b(&password, &client_id, &lender_id);
-    let Ok(secret) = exchange.finish(&part) else { return Ok(Guess::Wrong) };
+    let secret = exchange.finish(&part).map_err(|_| unexpected())?;
     send(stream, &PairMessage::Exchange(own_part)).await?;
     let proofs = Proofs::new(&secret, client, own);
     let PairMessage::Confirm { proof, name: client_name } = receive(stream).await? else {
         return Err(unexpected());
     };
+    spend()?;
     if !proofs.is_valid(Prover::Client, &client_name, &proof) {
         return Ok(Guess::Wrong);
     }

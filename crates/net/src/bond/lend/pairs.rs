@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use manyways_proto::bond::pairing::is_device_name;
+use manyways_proto::bond::pairing::{MAX_NAME, is_device_name};
 use serde::{Deserialize, Serialize};
 
 use crate::bond::key::PublicKey;
@@ -47,6 +47,16 @@ pub struct PairFileError {
     path: PathBuf,
     #[source]
     error: io::Error,
+}
+
+/// Failure to add a device.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AddDeviceError {
+    #[error("another device is paired under the name {0}")]
+    NameTaken(String),
+    #[error("{0}")]
+    File(#[from] PairFileError),
 }
 
 #[derive(Serialize, Deserialize, Default)]
@@ -142,15 +152,44 @@ impl PairFile {
         devices.map_err(|error| self.failed(error))
     }
 
-    /// Adds a device, in place of one with the same name or key.
+    /// Adds a device, in place of its own earlier entry.
+    ///
+    /// # Errors
+    /// If the file cannot be read or written, or another device has this name.
+    pub fn add(&self, device: PairedDevice) -> Result<(), AddDeviceError> {
+        let name = device.name.clone();
+        let mut is_taken = false;
+        self.change(|devices| {
+            is_taken = devices.iter().any(|one| one.name == name && one.key != device.key);
+            if !is_taken {
+                devices.retain(|other| other.key != device.key);
+                devices.push(device);
+            }
+        })?;
+        if is_taken { Err(AddDeviceError::NameTaken(name)) } else { Ok(()) }
+    }
+
+    /// Adds a device in place of its own earlier entry, with a number behind its name if another
+    /// device has the name or it is one of `taken`. Returns its name.
     ///
     /// # Errors
     /// If the file cannot be read or written.
-    pub fn add(&self, device: PairedDevice) -> Result<(), PairFileError> {
+    pub fn add_renamed(
+        &self,
+        mut device: PairedDevice,
+        taken: &[String],
+    ) -> Result<String, PairFileError> {
+        let mut name = String::new();
         self.change(|devices| {
-            devices.retain(|other| other.name != device.name && other.key != device.key);
+            devices.retain(|other| other.key != device.key);
+            let is_free = |name: &String| {
+                !taken.contains(name) && devices.iter().all(|one| one.name != *name)
+            };
+            device.name = free_name(&device.name, is_free);
+            name.clone_from(&device.name);
             devices.push(device);
-        })
+        })?;
+        Ok(name)
     }
 
     /// Removes the device of this name. Returns whether there was one.
@@ -196,6 +235,18 @@ impl PairFile {
     }
 }
 
+/// Returns a name, or else the first free one of those with a number behind it.
+fn free_name(name: &str, is_free: impl Fn(&String) -> bool) -> String {
+    let numbered = (2..u32::MAX).map(|number| {
+        let number = format!("-{number}");
+        // A device name is ASCII.
+        let length = name.len().min(MAX_NAME - number.len());
+        format!("{}{number}", &name[..length])
+    });
+    let mut names = std::iter::once(name.to_owned()).chain(numbered);
+    names.find(is_free).unwrap_or_else(|| name.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -210,11 +261,11 @@ mod tests {
     }
 
     #[test]
-    fn devices_are_added_replaced_and_removed() {
+    fn devices_are_added_paired_again_and_removed() {
         let folder = tempfile::tempdir().unwrap();
         let file = PairFile::lenders(&folder.path().join("state"));
         assert_eq!(file.read().unwrap(), []);
-        for (name, key) in [("phone", 1), ("tablet", 2), ("phone", 3), ("watch", 2)] {
+        for (name, key) in [("phone", 3), ("tablet", 2), ("phone", 3), ("watch", 2)] {
             file.add(device(name, key)).unwrap();
         }
         assert_eq!(file.read().unwrap(), [device("phone", 3), device("watch", 2)]);
@@ -228,6 +279,26 @@ mod tests {
         let file = PairFile::borrowers(folder.path());
         file.add(laptop.clone()).unwrap();
         assert_eq!(file.read().unwrap(), [laptop]);
+    }
+
+    #[test]
+    fn a_device_does_not_replace_another_one_of_the_same_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = PairFile::lenders(folder.path());
+        file.add(device("localhost", 1)).unwrap();
+        let second = file.add(device("localhost", 2));
+        assert!(matches!(second, Err(AddDeviceError::NameTaken(name)) if name == "localhost"));
+        assert_eq!(file.read().unwrap(), [device("localhost", 1)]);
+        let taken = ["localhost-2".to_owned()];
+        for _ in 0..2 {
+            let name = file.add_renamed(device("localhost", 2), &taken).unwrap();
+            assert_eq!(name, "localhost-3", "also if it is paired again");
+        }
+        assert_eq!(file.read().unwrap(), [device("localhost", 1), device("localhost-3", 2)]);
+        let long = "x".repeat(MAX_NAME);
+        assert_eq!(file.add_renamed(device(&long, 3), &[]).unwrap(), long);
+        let numbered = file.add_renamed(device(&long, 4), &[]).unwrap();
+        assert!(is_device_name(&numbered) && numbered.ends_with("x-2"), "{numbered}");
     }
 
     #[test]

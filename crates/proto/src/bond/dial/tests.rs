@@ -881,6 +881,32 @@ fn a_lender_is_dialled_often_over_tcp_while_the_session_is_known() {
 }
 
 #[test]
+fn a_lender_whose_network_is_silent_is_dialled_less_and_less() {
+    let config = Config::default();
+    let mut simulation = Simulation::new(config, 1);
+    let phone = simulation.dialer.add_lender();
+    simulation.connect(WIFI, 1).take();
+    let mut pauses = Vec::new();
+    let mut last = simulation.now;
+    for _ in 0..4 {
+        // It answers, and the gateway has given a ticket; then nothing comes.
+        let ended = last + config.lender_timeout;
+        simulation.input(Input::Secured(phone)).until(ended.as_nanos() / 1_000_000).take();
+        simulation.poll();
+        let mut millis = ended.as_nanos() / 1_000_000;
+        while simulation.dials(phone).is_empty() {
+            millis += 10;
+            simulation.until(millis);
+        }
+        let (at, _) = simulation.dials(phone)[0];
+        pauses.push(at - ended.as_nanos() / 1_000_000);
+        last = Time::from_millis(at);
+    }
+    let doubles = pauses.windows(2).all(|pair| pair[1] >= pair[0] * 3 / 2);
+    assert!(doubles && pauses[3] >= 4 * config.lender_pause.as_nanos() / 1_000_000, "{pauses:?}");
+}
+
+#[test]
 fn a_forgotten_lender_is_not_dialled_until_it_is_paired_again() {
     let mut simulation = Simulation::only(TCP, 1);
     let phone = simulation.dialer.add_lender();

@@ -4,7 +4,8 @@ use manyways_unit::{Rate, Size, Span, Time};
 
 use super::simulation::{self, CLIENT, GATEWAY, Link, Simulation};
 use crate::mux::{CarrierId, Config, Feedback, HopEstimate, Input, Message, Rebalance, StreamId};
-use crate::sched::{SchedulerKind, StreamPolicy};
+use crate::relay::Class;
+use crate::sched::{PathId, SchedulerKind, StreamPolicy};
 
 const BUFFER: Size = Size::from_mib(2);
 /// A queue of 150 ms.
@@ -64,6 +65,17 @@ impl Pair {
         assert_eq!(self.simulation.violations, Vec::<&str>::new());
         let [client, _] = &self.simulation.applications;
         assert_eq!(client[&stream].received, bytes, "{}", self.simulation.debug_state());
+    }
+
+    /// When the lender became suspect.
+    fn suspect_at(&self) -> Option<Time> {
+        let of = self.simulation.suspects.iter().find(|(_, carrier)| *carrier == self.lent);
+        of.map(|(at, _)| *at)
+    }
+
+    /// Bytes that each end has received of a stream.
+    fn received(&self, stream: StreamId) -> [u64; 2] {
+        [CLIENT, GATEWAY].map(|end| self.simulation.applications[end][&stream].received)
     }
 
     /// The messages of both ends over the lender.
@@ -284,4 +296,150 @@ fn a_lender_may_drop_only_what_was_recalled() {
         pair.simulation.violations,
         ["it recalled messages of a carrier without a lender", "a wrong drop"]
     );
+}
+
+#[test]
+fn a_lender_that_withholds_a_direction_is_left_though_the_other_one_works() {
+    for (end, class, feedback) in [
+        (CLIENT, Class::Bulk, Feedback::Flexible),
+        (GATEWAY, Class::Bulk, Feedback::Flexible),
+        // The ACKs of uploads, and of downloads.
+        (GATEWAY, Class::Control, Feedback::Flexible),
+        (CLIENT, Class::Control, Feedback::Lender),
+    ] {
+        let mut pair = Pair::new(RATES, SchedulerKind::Pams, |config| config.feedback = feedback);
+        let bytes = [30_000_000, 30_000_000];
+        let streams = [
+            pair.simulation.open(0, bytes[CLIENT], 100),
+            pair.simulation.open(0, 100, bytes[GATEWAY]),
+        ];
+        pair.simulation.run_for(Span::from_secs(2));
+        assert_eq!(pair.suspect_at(), None, "{class} of {end}");
+        let begin = pair.simulation.now;
+        pair.simulation.lent(pair.lent).withheld.push((end, class));
+        pair.simulation.run_for(Span::from_secs(100));
+        let suspect_at = pair.suspect_at().expect("a suspect lender").since(begin);
+        assert!(suspect_at < Span::from_millis(3_500), "{class} of {end}: {suspect_at}");
+        assert_eq!(pair.received(streams[0]), [100, bytes[CLIENT]], "{class} of {end}");
+        assert_eq!(pair.received(streams[1]), [bytes[GATEWAY], 100], "{class} of {end}");
+        for (receiver, stream) in [(GATEWAY, streams[0]), (CLIENT, streams[1])] {
+            let stall = pair.simulation.longest_stall(receiver, stream);
+            assert!(stall < Span::from_millis(4_500), "{class} of {end}, to {receiver}: {stall}");
+        }
+        // Without the messages that permit it, a drop is wrong, and would end the path.
+        let violations = pair.simulation.violations.iter();
+        assert!(violations.clone().all(|one| *one == "a wrong drop" && class == Class::Control));
+        // It stays suspect where it withholds, whatever else comes over it.
+        let is_suspect = pair.simulation.endpoints
+            [if class == Class::Bulk { end } else { 1 - end }]
+        .carriers()
+        .any(|(id, is_suspect)| id == pair.lent && is_suspect);
+        assert!(is_suspect, "{class} of {end}");
+    }
+}
+
+#[test]
+fn a_lender_that_withholds_datagrams_is_left_though_it_passes_on_the_rest() {
+    for end in [CLIENT, GATEWAY] {
+        let mut pair = Pair::pams(RATES);
+        let calls = StreamPolicy {
+            scheduler: SchedulerKind::Single,
+            primary: Some(PathId(1)),
+            ..StreamPolicy::default()
+        };
+        pair.simulation.label(1, calls);
+        pair.simulation.open(0, 20_000_000, 40_000_000);
+        let mut number = 0;
+        let mut call = |pair: &mut Pair, count: u64| {
+            for _ in 0..count {
+                for from in [CLIENT, GATEWAY] {
+                    pair.simulation.datagram(from, 1, 1, number, 200);
+                }
+                number += 1;
+                pair.simulation.run_for(Span::from_millis(20));
+            }
+        };
+        call(&mut pair, 50);
+        assert_eq!(pair.suspect_at(), None);
+        let begin = pair.simulation.now;
+        pair.simulation.lent(pair.lent).withheld.push((end, Class::Datagram));
+        call(&mut pair, 250);
+        let suspect_at = pair.suspect_at().expect("a suspect lender").since(begin);
+        assert!(suspect_at < Span::from_millis(2_200), "{suspect_at}");
+        let arrived = pair.simulation.datagrams[1 - end].iter();
+        let late = arrived.filter(|(at, ..)| at.since(begin) > Span::from_millis(2_300)).count();
+        assert!(late >= 130, "{late} of 135 datagrams");
+        // It gets a further trial, which is longer ago each time.
+        call(&mut pair, 2_000);
+        let trials = pair.simulation.suspects.iter().filter(|(_, id)| *id == pair.lent).count();
+        assert!((2..=3).contains(&trials), "{trials} trials in 40 s");
+        pair.simulation.lent(pair.lent).withheld.clear();
+        call(&mut pair, 4_000);
+        let is_suspect = |end: usize| {
+            pair.simulation.endpoints[end]
+                .carriers()
+                .any(|(id, suspect)| id == pair.lent && suspect)
+        };
+        assert!(!is_suspect(CLIENT) && !is_suspect(GATEWAY), "it mends its ways");
+    }
+}
+
+#[test]
+fn an_honest_lender_with_a_slow_way_up_is_not_suspect() {
+    for kbps in [2_000, 500, 300] {
+        for feedback in [Feedback::Flexible, Feedback::Lender] {
+            let mut pair =
+                Pair::new(RATES, SchedulerKind::Pams, |config| config.feedback = feedback);
+            let up = Link { queue: QUEUE, ..simulation::link(kbps, 60) };
+            pair.simulation.lent(pair.lent).path_up = Some(up);
+            let streams =
+                [pair.simulation.open(0, 8_000_000, 100), pair.simulation.open(0, 100, 20_000_000)];
+            pair.simulation.run_for(Span::from_secs(60));
+            assert_eq!(pair.received(streams[0]), [100, 8_000_000]);
+            assert_eq!(pair.received(streams[1]), [20_000_000, 100]);
+            assert_eq!(pair.suspect_at(), None, "{kbps} kbit/s, {feedback:?}");
+        }
+    }
+}
+
+#[test]
+fn the_round_trip_time_that_a_lender_claims_does_not_hide_its_silence() {
+    for claimed in [Span::ZERO, Span::from_secs(4_000)] {
+        let mut pair = Pair::pams(RATES);
+        pair.simulation.detach_lent(pair.lent);
+        let link = |kbps, rtt| Link { queue: QUEUE, ..simulation::link(kbps, rtt) };
+        let (pipe, far) = (link(RATES[2], 6), link(RATES[1], 60));
+        pair.lent = pair.simulation.attach_lent_with(1, pipe, far, BUFFER, claimed);
+        let stream = pair.simulation.open(0, 6_000_000, 100);
+        pair.simulation.run_for(Span::from_secs(1));
+        let now = pair.simulation.now;
+        let view = pair.simulation.endpoints[CLIENT].path_view(now, pair.lent).expect("a carrier");
+        let delay = view.second_hop.expect("a lender").delay;
+        assert!(delay < Span::from_millis(100), "{delay}");
+        pair.simulation.lent(pair.lent).set_path_silent(now, true);
+        pair.simulation.run_for(Span::from_secs(30));
+        assert_eq!(pair.received(stream), [100, 6_000_000]);
+        let stall = pair.simulation.longest_stall(GATEWAY, stream);
+        assert!(stall < Span::from_secs(1), "{claimed}: {stall}");
+    }
+}
+
+#[test]
+fn an_honest_lender_that_holds_acks_is_not_accused() {
+    let change = |config: &mut Config| config.feedback = Feedback::OnDemand;
+    let mut pair = Pair::new([5_000, 10_000, 5_000], SchedulerKind::Pams, change);
+    pair.simulation.lent(pair.lent).holds_acks = true;
+    let streams =
+        [pair.simulation.open(0, 4_000_000, 100), pair.simulation.open(0, 100, 4_000_000)];
+    pair.simulation.run_for(Span::from_millis(1_500));
+    // The client recalls messages from the lender, while the download waits for the pipe and the
+    // gateway has nothing to acknowledge.
+    pair.simulation.lent(pair.lent).path_up =
+        Some(Link { queue: QUEUE, ..simulation::link(50, 60) });
+    pair.simulation.lent(pair.lent).pipe.rate = Rate::from_mbps(2);
+    pair.simulation.run_for(Span::from_secs(60));
+    assert!(pair.simulation.counters(CLIENT).recalled > 0);
+    assert_eq!(pair.simulation.violations, Vec::<&str>::new());
+    assert_eq!(pair.received(streams[0]), [100, 4_000_000]);
+    assert_eq!(pair.received(streams[1]), [4_000_000, 100]);
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use manyways_unit::{Size, Time};
+use manyways_unit::{Size, Span, Time};
 
 use super::lane::Lane;
 use super::simulation::{CLIENT, GATEWAY, Link, Piece};
@@ -11,6 +11,8 @@ use crate::relay::{self, Class, Frame};
 
 /// Bytes of a frame without its sealed message, and of the seal.
 const OVERHEAD: usize = 11 + 16;
+/// Time since the last frame of the gateway for which it counts as sending.
+const SENDING_TIME: Span = Span::from_millis(100);
 
 type Sealed = Frame<Vec<u8>>;
 
@@ -19,6 +21,14 @@ pub struct LentCarrier {
     /// Between the client and the lender, and between the lender and the gateway.
     pub pipe: Link,
     pub path: Link,
+    /// The way up between the lender and the gateway, if it is another one than the way down.
+    pub path_up: Option<Link>,
+    /// Messages that the lender keeps for itself: their sender and class.
+    pub withheld: Vec<(usize, Class)>,
+    /// Whether the lender passes on ACKs of the client only while the gateway sends.
+    pub holds_acks: bool,
+    /// When a frame of the gateway last came.
+    gateway_sent: Time,
     /// Whether all data on the pipe, and between lender and gateway, is lost.
     is_silent: [bool; 2],
     /// From the client, from the gateway.
@@ -47,12 +57,25 @@ impl LentCarrier {
             messages: HashMap::new(),
             passed_on: 0,
         };
-        Self { id, pipe, path, is_silent: [false; 2], ways: [way(), way()] }
+        Self {
+            id,
+            pipe,
+            path,
+            path_up: None,
+            withheld: Vec::new(),
+            holds_acks: false,
+            gateway_sent: Time::ZERO,
+            is_silent: [false; 2],
+            ways: [way(), way()],
+        }
     }
 
     /// The links of the way from `end`.
     fn links(&self, end: usize) -> [Link; 2] {
-        if end == CLIENT { [self.pipe, self.path] } else { [self.path, self.pipe] }
+        match end {
+            CLIENT => [self.pipe, self.path_up.unwrap_or(self.path)],
+            _ => [self.path, self.pipe],
+        }
     }
 
     /// Whether the first and the second link of the way from `end` are silent.
@@ -85,13 +108,26 @@ impl LentCarrier {
             let [_, link] = self.links(end);
             let [is_first_silent, is_second_silent] = self.silence(end);
             let carrier = self.id;
+            let is_sending =
+                now.since(self.gateway_sent) < SENDING_TIME || self.ways[GATEWAY].buffer.is_empty();
+            let holds_control = self.holds_acks && end == CLIENT && !is_sending;
             let way = &mut self.ways[end];
             while !is_first_silent && way.buffer.has_room() {
                 let Some((_, frame)) = way.first.take_arrived(now) else { break };
                 way.buffer.receive(now, frame).expect("a frame in order");
+                if end == GATEWAY {
+                    self.gateway_sent = now;
+                }
             }
             while way.second.report(now, &link, is_second_silent, false, None).1 > 0 {
-                let Some(frame) = way.buffer.poll(now, false) else { break };
+                let Some(frame) = way.buffer.poll(now, holds_control) else { break };
+                let class = match &frame {
+                    Frame::Sealed { class, .. } => *class,
+                    _ => Class::Bulk,
+                };
+                if self.withheld.contains(&(end, class)) {
+                    continue;
+                }
                 let size = match &frame {
                     Frame::Sealed { sealed, .. } => sealed.len() + OVERHEAD,
                     _ => 9,

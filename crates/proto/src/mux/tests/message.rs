@@ -192,6 +192,8 @@ fn message() -> BoxedStrategy<Owned> {
         1 => number().prop_map(|max_total| Message::Credit { max_total }),
         1 => number().prop_map(|count| Message::Ack { count }),
         1 => (any::<u32>(), number()).prop_map(|(join, count)| Message::AckOf { join, count }),
+        1 => (any::<u32>(), number())
+            .prop_map(|(join, count)| Message::DatagramsOf { join, count }),
         2 => loan().prop_map(Message::Loan),
         1 => (number(), number())
             .prop_map(|(first, last)| Message::Recalled { first, last }),

@@ -156,14 +156,27 @@ impl Simulation {
 
     /// Attaches a carrier over a lender with this buffer.
     pub fn attach_lent(&mut self, path: u8, pipe: Link, far: Link, buffer: Size) -> CarrierId {
+        self.attach_lent_with(path, pipe, far, buffer, far.rtt)
+    }
+
+    /// The same with a lender that claims this round-trip time to the gateway.
+    pub fn attach_lent_with(
+        &mut self,
+        path: u8,
+        pipe: Link,
+        far: Link,
+        buffer: Size,
+        claimed: Span,
+    ) -> CarrierId {
         let carrier = CarrierId(self.next_carrier);
         self.next_carrier += 1;
-        for (end, (own, other)) in [(pipe, far), (far, pipe)].into_iter().enumerate() {
+        let ends = [(pipe, claimed), (far, pipe.rtt)];
+        for (end, (own, rtt)) in ends.into_iter().enumerate() {
             let transport_info = TransportInfo::initial(own.rtt);
             let path = PathId(path);
             self.endpoints[end].handle(self.now, Input::Attach { carrier, path, transport_info });
             let join = carrier.0 as u32;
-            self.endpoints[end].handle(self.now, Input::Lend { carrier, join, rtt: other.rtt });
+            self.endpoints[end].handle(self.now, Input::Lend { carrier, join, rtt });
         }
         self.lent.push(LentCarrier::new(carrier, pipe, far, buffer));
         carrier
