@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 
 use manyways_capture::{CaptureStats, FolderError, RunReport};
-use manyways_report::number::plural;
+use manyways_report::number::{plural, span, utc_time};
+use manyways_unit::{Span, Time};
 use manyways_wire::frame::SkipReason;
 
 use crate::failure::Failure;
@@ -38,12 +39,19 @@ pub fn report(outcome: &RunReport) -> ExitCode {
     if code == ExitCode::FAILURE {
         eprintln!("hint: the results cover the packets before this error");
     }
+    for capture in &outcome.captures {
+        let Some((first, latest)) = years_apart(capture) else { continue };
+        let lasts = span(latest.since(first));
+        let [first, latest] = [first, latest].map(utc_time);
+        eprintln!("manyways: {}: {lasts} from {first} to {latest}", capture.name);
+        eprintln!("hint: if the clock of some packets was wrong, exclude them with --from or --to");
+    }
     for (opaque, packets) in &outcome.counters.undecoded {
         let packets_are = plural(*packets, "packet");
         match opaque {
             SkipReason::Link(_) => {
                 eprintln!("manyways: cannot decode {packets_are}: {opaque}");
-                eprintln!("hint: capture on an Ethernet interface, or on Linux's `any`");
+                opaque.hint().into_iter().for_each(|hint| eprintln!("hint: {hint}"));
                 code = ExitCode::FAILURE;
             }
             // Truncated or malformed frames are in nearly every capture.
@@ -55,6 +63,12 @@ pub fn report(outcome: &RunReport) -> ExitCode {
         }
     }
     code
+}
+
+/// Times of a capture that lasts longer than a recording probably does.
+fn years_apart(capture: &CaptureStats) -> Option<(Time, Time)> {
+    const LONGEST: Span = Span::from_secs(365 * 86_400);
+    capture.times.filter(|(first, latest)| latest.since(*first) > LONGEST)
 }
 
 /// The failure of a folder for tables, with its hint.

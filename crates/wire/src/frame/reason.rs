@@ -66,6 +66,14 @@ const LINKS: [(u16, &str); 20] = [
 ];
 
 impl SkipReason {
+    /// Hint for the user of a capture; `None` if nearly every capture has such frames.
+    pub fn hint(self) -> Option<&'static str> {
+        match self {
+            Self::Link(_) => Some("capture on an Ethernet interface, or on Linux's `any`"),
+            Self::Protocol(_) | Self::Control | Self::Encrypted | Self::Broken => None,
+        }
+    }
+
     /// Stable name of the reason: `link-type`, `ethertype`, `control`, `encrypted` or `broken`.
     pub fn kind(self) -> &'static str {
         match self {
