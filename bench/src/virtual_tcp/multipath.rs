@@ -186,6 +186,7 @@ impl Path {
             in_flight: Size::from_bytes(in_flight as u64),
             unsent: Size::ZERO,
             rate: Rate::of(congestion_window, rtt),
+            delivery_rate: Rate::of(congestion_window, rtt),
             window_delay: Span::ZERO,
             drain_time: Span::ZERO,
             second_hop: None,

@@ -1,6 +1,7 @@
 //! Alignment of captures from several points: reads each capture and passes its packets to
 //! `manyways_flows::align`.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,9 @@ use manyways_flows::align::{
     CaptureTracks, LogError, Point, PointLocation, ProxyLog, Report, TrackExtractor, orient,
 };
 use manyways_unit::Time;
+use manyways_unit::human::count_with_noun;
 use manyways_wire::capture::{Reader, Step};
+use manyways_wire::frame::SkipReason;
 use thiserror::Error;
 
 use super::Progress;
@@ -51,6 +54,8 @@ pub struct AlignedCapture {
     pub followed: u64,
     /// Directions of connections that were ignored, because there were too many.
     pub skipped: u64,
+    /// Number of packets of each link type that is not read.
+    pub unread_links: BTreeMap<SkipReason, u64>,
     /// Times of the first and the last packet.
     pub times: Option<(Time, Time)>,
     /// Reason why the capture was not read to its end; `None` if it was.
@@ -66,6 +71,15 @@ pub enum AlignError {
     TooFewCaptures,
     #[error(transparent)]
     Source(#[from] SourceError),
+    /// A capture without a stream, whose link type is not read.
+    #[error("cannot decode {} of {name}: {reason}", packet_count(.packets))]
+    UnreadLink {
+        /// Name of the capture.
+        name: String,
+        /// The most frequent link type that is not read, and its packets.
+        reason: SkipReason,
+        packets: u64,
+    },
     /// A capture without a stream that can be followed.
     #[error("{name} contains no TCP or Bluetooth data that can be analysed{}", error_suffix(.error))]
     Empty {
@@ -100,6 +114,11 @@ pub enum AlignError {
     Interrupted,
 }
 
+/// `1 packet`, `12 packets`.
+fn packet_count(packets: &u64) -> String {
+    count_with_noun(usize::try_from(*packets).unwrap_or(usize::MAX), "packet")
+}
+
 fn error_suffix(error: &Option<String>) -> String {
     error.as_ref().map_or(String::new(), |error| format!(": {error}"))
 }
@@ -112,6 +131,7 @@ impl AlignError {
                 Some("give the captures of two or more points, in the order of the path")
             }
             Self::Source(error) => Some(error.hint()),
+            Self::UnreadLink { reason, .. } => reason.hint(),
             Self::Empty { .. } => {
                 Some("give pcap, pcapng or btsnoop files with TCP or Bluetooth HCI")
             }
@@ -146,7 +166,7 @@ pub fn align(
     for capture in sites {
         let (taken, tracks) = follow_streams(&capture.source, progress)?;
         if tracks.tracks.is_empty() {
-            return Err(AlignError::Empty { name: taken.name, error: taken.error });
+            return Err(no_stream(taken));
         }
         captures.push(taken);
         followed.push((capture.point, tracks));
@@ -166,6 +186,15 @@ pub fn align(
         return Err(AlignError::NoCommonStream);
     }
     Ok(Alignment { captures, points, report })
+}
+
+/// The reason why a capture has no stream.
+fn no_stream(capture: AlignedCapture) -> AlignError {
+    let AlignedCapture { name, error, unread_links, .. } = capture;
+    match unread_links.into_iter().max_by_key(|(_, packets)| *packets) {
+        Some((reason, packets)) => AlignError::UnreadLink { name, reason, packets },
+        None => AlignError::Empty { name, error },
+    }
 }
 
 fn read_log(path: &Path) -> Result<ProxyLog, AlignError> {
@@ -231,6 +260,7 @@ fn follow_streams(
         packets: followed.packets,
         followed: followed.tracked_packets,
         skipped: followed.skipped,
+        unread_links: followed.unread_links.clone(),
         times: followed.times,
         error: fault,
     };

@@ -3,7 +3,7 @@
 /// Name and version of the tables and of the documents about them. If one table changes in a way
 /// that its readers notice, its [`Row::SCHEMA`](manyways_record::table::Row::SCHEMA) gets a version
 /// of its own.
-pub const SCHEMA: &str = "manyways-flows/2";
+pub const SCHEMA: &str = "manyways-flows/3";
 
 /// Declares the columns of a row as [`manyways_record::columns`] does, with the directions of a
 /// flow: `down_NAME` for the bytes from the server and `up_NAME` for the bytes from the client.

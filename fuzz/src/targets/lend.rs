@@ -32,7 +32,7 @@ pub(super) const FRAME_WORDS: &[&str] = &[
 pub(super) const SEALED_WORDS: &[&str] = &[
     "p\u{16}\u{1}",
     "p\u{11}\0\0\0\u{1}a",
-    "p\u{20}\u{1}\u{1}\0\u{4}\05\u{1}\u{1}\u{1}\u{1}\0\u{1}q",
+    "p\u{20}\u{1}\u{1}\0\u{4}\x005\u{1}\u{1}\u{1}\u{1}\0\u{1}q",
     "d\u{11}\0\0\0\u{1}a",
     "l\u{11}\0\0\0\u{1}a",
     "t\u{11}\0\0\0\u{1}a",

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 
 use manyways_tests::testbed::Namespace;
@@ -13,7 +13,7 @@ use crate::bond::{Keys, key};
 use crate::lenders::{Devices, LENDER, LINKS, PERMIT, code, fails};
 use crate::needs_bond;
 use crate::proxy::Association;
-use crate::testbed::{GATEWAY, PATIENCE, SERVER, Testbed, at, eventually};
+use crate::testbed::{GATEWAY, PATIENCE, SERVER, Testbed, at, eventually, ip};
 
 /// `manyways bond lend` with these words, to its end.
 fn lend(testbed: &Testbed, phone: &Namespace, words: &[&str]) -> Finished {
@@ -46,9 +46,14 @@ fn a_lender_is_reached_over_the_other_network_alone_and_lists_its_devices() {
     let lender = devices.lend(&[]);
     let digits = code(&lender);
     devices.pair(&digits).expect_success();
-    // Over any other interface, here that of the phone to itself.
+    // A host beyond the lent network sends packets to the address on the other one.
     let address: SocketAddr = LENDER.parse().expect("an address");
-    assert!(phone.run(|| TcpStream::connect(address)).is_err(), "the listener is not bound");
+    let any_network = SocketAddr::new(address.ip(), 4435);
+    let _open = phone.run(|| TcpListener::bind(any_network)).expect("a port");
+    testbed.host(|| ip(&format!("route add {}/32 via {lte}", address.ip())));
+    let reaches = |to| testbed.host(|| TcpStream::connect_timeout(&to, PATIENCE)).is_ok();
+    assert!(reaches(any_network), "the packets do not arrive");
+    assert!(!reaches(address), "the lent network is open to strangers");
     assert!(testbed.device(|| TcpStream::connect(address)).is_ok());
 
     // Another device of the same name gets no place, and takes none.
@@ -92,7 +97,7 @@ fn a_primary_that_vanishes_is_freed_while_the_buffer_is_full() {
     let devices = Devices::new(&testbed, &keys);
     let options = ["--buffer", "50KB", "--peer-timeout", "1s", "--limit", "1GB/month"];
     let lender = devices.lend(&options);
-    lender.says("lends at most 1.00 GB a month, 0 B so far");
+    lender.says("lends at most 1 GB a month, 0 B so far");
     devices.pair(&code(&lender)).expect_success();
     let client = devices.client();
     client.says("phone is up");
@@ -104,7 +109,7 @@ fn a_primary_that_vanishes_is_freed_while_the_buffer_is_full() {
     // The lent bytes of this month count after a restart, too.
     drop(lender);
     let lender = devices.lend(&options);
-    lender.says("lends at most 1.00 GB a month, ");
+    lender.says("lends at most 1 GB a month, ");
     assert!(!lender.said().contains("a month, 0 B so far"), "{}", lender.said());
 }
 

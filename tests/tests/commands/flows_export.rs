@@ -301,7 +301,7 @@ fn what_is_known_from_elsewhere_is_in_the_tables() {
 fn the_schema_is_for_programs_as_well() {
     let json = flows(&["schema", "--json"]).expect_success().stdout;
     let document: serde_json::Value = serde_json::from_str(&json).expect("it is JSON");
-    assert_eq!(document["version"], 2);
+    assert_eq!(document["version"], 3);
     let tables = document["tables"].as_array().expect("a list");
     let chapters = flows(&["schema"]).expect_success().stdout;
     assert_eq!(chapters.matches("\n## ").count() + 1, tables.len());

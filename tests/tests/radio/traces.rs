@@ -238,6 +238,18 @@ fn monitor(pieces: &str, from: f64, step: f64) -> String {
     text
 }
 
+/// Mean power of a state over a timeline.
+fn mean_power(pieces: &str, state: &str) -> f64 {
+    let (mut joules, mut secs) = (0.0, 0.0);
+    for line in pieces.lines().filter(|line| line.contains(state)) {
+        let fields: Vec<&str> = line.split(',').collect();
+        let number = |place: usize| fields[place].parse::<f64>().expect("a number");
+        secs += number(3) - number(2);
+        joules += number(5);
+    }
+    joules / secs
+}
+
 /// Values of a profile that a fit has found, and all values of the profile by name.
 fn found(files: &Path, trace: &str, profile: &str, more: &[&str]) -> Vec<Value> {
     let words = ["infer", trace, "--power", "monitor.csv", "--profile", profile, "--json"];
@@ -289,7 +301,16 @@ fn indistinguishable_quantities_keep_their_values() {
     assert_eq!(one("receiving")["found"], "not-seen");
     for (name, watts) in [("long DRX", 1.091), ("RRC_IDLE", 0.019955)] {
         assert_eq!(one(name)["found"], "determined");
-        assert!((number(&one(name)["value"]) / watts - 1.0).abs() < 1e-3, "{:#}", one(name));
+        let whole = number(&one(name)["whole_cycles_value"]);
+        assert!((whole / watts - 1.0).abs() < 1e-3, "{:#}", one(name));
+    }
+    // Each stay begins with an on duration. With the times of the samples' starts, too.
+    let early = found(files.path(), "beats.csv", "lte", &["--offset=-0.05"]);
+    let mean = mean_power(&pieces, "RRC_IDLE");
+    assert!(mean > 0.0201, "{mean}");
+    for numbers in [&numbers, &early] {
+        let idle = numbers.iter().find(|one| one["name"] == "RRC_IDLE").unwrap();
+        assert!((number(&idle["value"]) / mean - 1.0).abs() < 0.01, "{mean}: {idle:#}");
     }
     let mine = fs::read_to_string(path("mine.toml")).unwrap();
     assert!(mine.contains("send-per-mbit = \"0.43839J\""), "{mine}");

@@ -92,6 +92,20 @@ struct Testbed {
     folder: TempDir,
 }
 
+#[test]
+fn a_link_type_that_is_not_read_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut capture = Capture::default();
+    capture.tcp(0, (PHONE, SERVER), (99, 0, 2), b"");
+    fs::write(folder.path().join("a.pcap"), capture.file(147, 0, 0)).unwrap();
+    let source = Sources::find(&[folder.path().join("a.pcap")]).unwrap().captures.remove(0);
+    let point = PointCapture { source, point: PointLocation::Other, clock: 0 };
+    let error = align(&[point.clone(), point], None, &Progress::default()).unwrap_err();
+    assert!(error.to_string().starts_with("cannot decode 1 packet of "), "{error}");
+    assert!(error.to_string().ends_with(": link type 147"), "{error}");
+    assert!(error.hint().is_some());
+}
+
 const STEPS: u64 = 3_000;
 
 impl Testbed {

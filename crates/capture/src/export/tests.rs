@@ -267,7 +267,7 @@ fn foreign_files_are_distinguished_from_tables() {
         &aligned.join("delays.parquet"),
         "offset",
         Physical::INT64,
-        Some("manyways-flows/2"),
+        Some("manyways-flows/3"),
     );
     let tables = Tables::open(&aligned).unwrap();
     assert!(matches!(Export::new(&tables, Format::Tstat, None), Err(ExportError::NoFlows(_))));

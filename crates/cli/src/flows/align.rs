@@ -11,6 +11,7 @@ use manyways_capture::{Alignment, Folder, PointCapture, Progress, Sources};
 use manyways_flows::align::{Delay, PointLocation};
 use manyways_record::document::{to_json, to_json_pretty};
 use manyways_record::table::{Batch, Schema};
+use manyways_report::number::plural;
 
 use crate::failure::Failure;
 
@@ -81,6 +82,11 @@ pub fn run(args: Args) -> Result<ExitCode> {
     crate::output::text(&text);
     let mut code = ExitCode::SUCCESS;
     for capture in &alignment.captures {
+        for (reason, packets) in &capture.unread_links {
+            let packets = plural(*packets, "packet");
+            eprintln!("manyways: {}: cannot decode {packets}: {reason}", capture.name);
+            reason.hint().into_iter().for_each(|hint| eprintln!("hint: {hint}"));
+        }
         let Some(fault) = &capture.error else { continue };
         eprintln!("manyways: {}: {fault}", capture.name);
         code = ExitCode::FAILURE;

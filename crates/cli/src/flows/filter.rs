@@ -45,7 +45,7 @@ mod tests {
         assert_eq!(failure_text("tcp port htttp"), wrong);
         assert_eq!(
             failure_text("tcp\n\u{202e}\tand").split_once("\nhint").unwrap().0,
-            "manyways: the filter ends where a test is expected\n  tcp   and\n           ^"
+            "manyways: '\\u{202e}' has no meaning in a filter\n  tcp   and\n      ^"
         );
         let foreign = failure_text("host ü");
         assert!(foreign.contains("`ü` is not an address\n  host ü\n       ^\n"), "{foreign}");

@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 
 use manyways_capture::{CaptureStats, FolderError, RunReport};
-use manyways_report::number::plural;
+use manyways_report::number::{plural, span, utc_time};
+use manyways_unit::{Span, Time};
 use manyways_wire::frame::SkipReason;
 
 use crate::failure::Failure;
@@ -38,6 +39,13 @@ pub fn report(outcome: &RunReport) -> ExitCode {
     if code == ExitCode::FAILURE {
         eprintln!("hint: the results cover the packets before this error");
     }
+    for capture in &outcome.captures {
+        let Some((first, latest)) = years_apart(capture) else { continue };
+        let lasts = span(latest.since(first));
+        let [first, latest] = [first, latest].map(utc_time);
+        eprintln!("manyways: {}: {lasts} from {first} to {latest}", capture.name);
+        eprintln!("hint: if the clock of some packets was wrong, exclude them with --from or --to");
+    }
     for (opaque, packets) in outcome.counters.undecoded.iter() {
         let packets_are = plural(packets, "packet");
         match opaque {
@@ -56,6 +64,12 @@ pub fn report(outcome: &RunReport) -> ExitCode {
         }
     }
     code
+}
+
+/// Times of a capture that lasts longer than a recording probably does.
+fn years_apart(capture: &CaptureStats) -> Option<(Time, Time)> {
+    const LONGEST: Span = Span::from_secs(365 * 86_400);
+    capture.times.filter(|(first, latest)| latest.since(*first) > LONGEST)
 }
 
 /// The failure of a folder for tables, with its hint.

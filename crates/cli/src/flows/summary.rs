@@ -33,15 +33,15 @@ pub fn text(outcome: &RunReport, rows: &[(&str, u64)], folder: Option<&Path>) ->
             duration_text(outcome)
         ),
     );
-    if let Some(steps) = clock_steps(counters.clock_steps_back) {
-        line("Time order", steps);
-    }
     line("", format!("{}{}", classes(counters), small_classes(counters)));
     if counters.undecoded.total() > 0 {
         line("Not IP", reasons(&counters.undecoded));
     }
     for (index, words) in unread(counters).into_iter().enumerate() {
         line(if index == 0 { "Not read" } else { "" }, words);
+    }
+    if let Some(steps) = clock_steps(counters.clock_steps_back) {
+        line("Time order", steps);
     }
     let dropped = outcome.lost();
     if dropped + summary.uncaptured > 0 {

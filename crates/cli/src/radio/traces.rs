@@ -9,7 +9,10 @@ use std::time::Duration;
 use anyhow::Result;
 use indicatif::ProgressBar;
 use manyways_model::radio::profile::Technology;
-use manyways_net::radio::trace::{PacketSelection, Progress, Trace, TraceError, TraceGenerator};
+use manyways_net::radio::trace::{
+    LongGap, PacketSelection, Progress, Trace, TraceError, TraceGenerator,
+};
+use manyways_report::number::{plural, span as span_text, utc_time};
 use manyways_unit::Prefix;
 use manyways_unit::Span;
 
@@ -40,7 +43,7 @@ pub struct GeneratorArgs {
     #[arg(long, value_name = "SEEDS", default_value = "1", value_parser = seeds, requires = "app")]
     seed: Seeds,
     /// Length of generated traces [default: 2h for an application, 2d for mixed-day]
-    #[arg(long, value_name = "TIME", value_parser = span)]
+    #[arg(long, value_name = "TIME", value_parser = span, alias = "lasts")]
     duration: Option<Span>,
 }
 
@@ -131,8 +134,25 @@ impl TraceArgs {
             eprintln!("manyways: {}: {error}", trace.name());
             eprintln!("hint: the results cover the packets before the fault");
         }
+        for (sentence, hint) in trace.unread_links() {
+            eprintln!("manyways: {}: {sentence}", trace.name());
+            hint.into_iter().for_each(|hint| eprintln!("hint: {hint}"));
+        }
+        trace.long_gaps().iter().for_each(|gap| warn_of_gap(trace.name(), gap));
         Ok(trace)
     }
+}
+
+/// Warns of a gap that does not count.
+fn warn_of_gap(name: &str, gap: &LongGap) {
+    let lasts = span_text(gap.to.since(gap.from));
+    let [from, to] = [gap.from, gap.to].map(utc_time);
+    let [before, after] =
+        [gap.packets_before, gap.packets_after].map(|packets| plural(packets, "packet"));
+    eprintln!("manyways: {name}: no packet for {lasts}, from {from} to {to}; 60 s of it count");
+    eprintln!(
+        "hint: the clock of {before} before it or of {after} after it was wrong, or the recording paused"
+    );
 }
 
 /// Network name in packet traces for a radio of this technology.

@@ -7,7 +7,7 @@
 //! name has the suffix `#2`, the next one `#3`. UDP is not supported: it has no sequence numbers,
 //! and its payload is mostly encrypted per hop.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 
 use manyways_unit::{Span, Time};
@@ -18,7 +18,7 @@ use super::track::{SequenceSource, Track, TrackContent};
 use crate::flow::{Connection, Flow, FlowContext, Handled, Limits, Reassembler, Table};
 use manyways_wire::bluetooth::{Data, Direction, Host};
 use manyways_wire::capture::{Interface, Packet};
-use manyways_wire::frame::{self, Fragments, IpPacket};
+use manyways_wire::frame::{self, Fragments, IpPacket, SkipReason};
 use manyways_wire::stream::{Endpoint, Piece};
 use manyways_wire::tcp::{Flags, Segment, Seq};
 
@@ -63,6 +63,8 @@ pub struct CaptureTracks {
     pub tracked_packets: u64,
     /// Number of directions without a track, because there are [`MAX_TRACKS`].
     pub skipped: u64,
+    /// Number of packets of each link type that is not read.
+    pub unread_links: BTreeMap<SkipReason, u64>,
     /// Time of the first and of the last packet.
     pub times: Option<(Time, Time)>,
     /// Connection of each track.
@@ -128,8 +130,12 @@ impl TrackExtractor {
             return;
         }
         let (link, bytes, length) = (interface.link, packet.bytes, packet.length);
-        if let Ok(datagram) = frame::ip_packet(link, bytes, length) {
-            self.handle_datagram(at, &datagram);
+        match frame::ip_packet(link, bytes, length) {
+            Ok(datagram) => self.handle_datagram(at, &datagram),
+            Err(reason @ SkipReason::Link(_)) => {
+                *self.output.unread_links.entry(reason).or_default() += 1;
+            }
+            Err(_) => {}
         }
         for datagram in frame::further_packets(link, bytes, length).flatten() {
             self.handle_datagram(at, &datagram);

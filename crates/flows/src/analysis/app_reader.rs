@@ -160,10 +160,12 @@ impl AppParser {
     /// received.
     fn on_received(&mut self, connection: &Connection) {
         let Some(client) = connection.stream(Endpoint::Client) else { return };
+        let received_until = client.last_acked_time();
         let way = || connection.min_rtt_to(Endpoint::Server).unwrap_or_default();
+        let handshake = || connection.handshake().server_rtt();
         match self {
-            Self::Tls(session) => session.set_server_view(client.last_acked_time(), way()),
-            Self::Other(turns) => turns.set_server_view(client.last_acked_time(), way()),
+            Self::Tls(session) => session.set_server_view(received_until, way(), handshake()),
+            Self::Other(turns) => turns.set_server_view(received_until, way(), handshake()),
             Self::Waiting | Self::Http(_) | Self::Dns(_) => {}
         }
     }

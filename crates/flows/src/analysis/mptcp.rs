@@ -34,7 +34,7 @@ impl Row for Connection {
         both "bytes" Count "Bytes of all subflows, each counted once per subflow"
             |row, end| row.bytes(end);
         both "data" Count "Bytes of the connection" |row, end| row.data[end as usize];
-        both "reinjected" Count "Bytes reinjected on another subflow" |row, end| row.reinjected(end);
+        both "reinjected" Count "Bytes reinjected on another subflow" |row, end| row.reinjected[end as usize];
         both "share_of_primary" Number "The primary subflow's share of all bytes"
             |row, end| row.share_of_primary(end);
         "share_of_primary" Number "The primary subflow's share of the bytes of both directions."

@@ -7,7 +7,7 @@ use manyways_unit::{Span, Time};
 use super::application::Application;
 use super::flow_state::Traffic;
 use super::{Enrichment, FlowId, LocalEndpoint};
-use crate::columns::columns;
+use crate::columns::{SCHEMA, columns};
 use crate::flow::{AckClock, Connection, Counts, Estimate, SenderLimit, Stream};
 use manyways_record::table::{Column, Row, Value};
 use manyways_unit::Samples;
@@ -182,8 +182,7 @@ const GROUP_MIN_PACKETS: [u64; 3] = [10, 10, 50];
 
 impl Row for TcpFlow {
     const TABLE: &'static str = "tcp";
-    /// Version 3: data segments and unseen bytes by these names; what does not fit counts nowhere.
-    const SCHEMA: &'static str = "manyways-flows/3";
+    const SCHEMA: &'static str = SCHEMA;
     const ABOUT: &'static str = "A TCP connection, or what the capture has of it.";
     const COLUMNS: &'static [Column<Self>] = columns! {
         "flow" Flow "The flow's number in all tables." |flow| flow.id.0;
@@ -251,7 +250,7 @@ impl Row for TcpFlow {
             |flow, end| flow.counter(end, |counts| counts.retransmissions.probe);
         both "retransmitted_spurious" Count "Segments retransmitted spuriously: the first copy had arrived"
             |flow, end| flow.counter(end, |counts| counts.retransmissions.spurious);
-        both "syns_again" Count "SYNs that were sent again; they carry no data and are no data segments"
+        both "syns_again" Count "SYNs that were sent again; without data, they are not data segments"
             |flow, end| flow.counter(end, |counts| counts.syns_again);
         both "fins_again" Count "FINs without data that were sent again"
             |flow, end| flow.counter(end, |counts| counts.fins_again);

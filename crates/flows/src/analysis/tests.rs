@@ -364,6 +364,36 @@ fn an_address_or_a_name_with_a_port_is_not_the_name_of_a_server() {
     }
 }
 
+/// A proxy beside the phone acknowledges at once; the server is 60 ms away. Data that passes 2 ms
+/// after the second request was in flight then.
+#[test]
+fn acknowledgments_of_a_proxy_make_no_response() {
+    let mut analysis = Analysis::new(Settings::default());
+    let mut pass = |micros, is_up, numbers, flags, length| {
+        segment(&mut analysis, micros, is_up, numbers, flags, length);
+    };
+    pass(0, true, [99, 0], 0x02, 0);
+    pass(60_000, false, [499, 100], 0x12, 0);
+    pass(60_100, true, [100, 500], 0x10, 0);
+    pass(60_200, true, [100, 500], 0x18, 300);
+    pass(61_200, false, [500, 400], 0x10, 0);
+    pass(125_200, false, [500, 400], 0x18, 1_000);
+    pass(125_300, true, [400, 1_500], 0x18, 35);
+    pass(126_300, false, [1_500, 435], 0x10, 0);
+    pass(127_300, false, [1_500, 435], 0x18, 1_000);
+    pass(190_300, false, [2_500, 435], 0x18, 500);
+    analysis.finish();
+    let records = std::iter::from_fn(|| analysis.poll());
+    let exchanges = records.filter_map(|record| match record {
+        Record::Exchange(one) => Some(one.exchange),
+        _ => None,
+    });
+    let told: Vec<_> = exchanges
+        .map(|one| (one.response_time().as_millis_f64(), one.response.as_bytes()))
+        .collect();
+    assert_eq!(told, [(65.0, 2_000), (65.0, 500)]);
+}
+
 #[test]
 fn a_link_that_is_not_read_is_said_whatever_is_asked_for() {
     let mut analysis = analysis("port 53");

@@ -352,7 +352,7 @@ impl Connection {
         let fitting = self.fitting()[from as usize];
         let doubts = self.doubts.get_or_insert_default();
         let (agrees, verdict) = doubts.on_ack(from, segment.ack, fitting);
-        // Without the scale of the window nothing else tells how much the capture has missed.
+        // Without the scale of the window, nothing else limits how much the capture may have missed.
         let is_window_known = self.endpoints[from as usize].syn_options.is_some();
         (agrees && !is_window_known, verdict)
     }

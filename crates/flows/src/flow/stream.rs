@@ -296,7 +296,7 @@ impl Stream {
         }
     }
 
-    /// Sets the size of full segments, in bytes, as an option of a SYN says it.
+    /// Sets the size of full segments, in bytes, as an option of a SYN states it.
     pub fn set_mss(&mut self, mss: u32) {
         (self.mss, self.has_mss_option) = (mss.max(1), true);
     }
@@ -533,7 +533,7 @@ impl Stream {
         let says_more = segment.flags.has(Flags(Flags::SYN.0 | Flags::FIN.0 | Flags::RST.0));
         let is_said = begin + 1 == self.captured_end && self.acked >= self.captured_end;
         let is_closed = self.window_limit() == Some(self.acked);
-        // Of some systems a probe carries the next byte, each time anew (RFC 9293, 3.8.6.1).
+        // Of some systems a probe carries the next byte, each time again (RFC 9293, 3.8.6.1).
         let is_beyond = segment.length == 1 && is_closed && begin == self.acked;
         if says_more || segment.length > 1 || !(is_said || is_beyond) {
             return false;

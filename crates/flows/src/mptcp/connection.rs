@@ -27,6 +27,9 @@ pub struct Connection {
     /// Data bytes of each endpoint, each counted once for any number of copies and subflows. `None`
     /// without a mapping. Bytes without a captured mapping are not counted.
     pub data: [Option<u64>; 2],
+    /// Data bytes of each endpoint that it reinjected: mapped in a subflow, after they were mapped
+    /// in another one. `None` without a mapping. Bytes of which it is not known are not counted.
+    pub reinjected: [Option<u64>; 2],
     /// Addresses that the endpoints advertised.
     pub addresses: Vec<Advertised>,
     /// Whether all subflows were followed to their end; false after eviction or idle timeout.
@@ -58,7 +61,7 @@ pub struct Subflow {
     pub is_backup: bool,
     /// Bytes of each endpoint in the subflow; set at its end.
     pub bytes: [Option<u64>; 2],
-    /// Bytes that each endpoint mapped in the subflow, without retransmissions of the subflow.
+    /// Data bytes that each endpoint mapped in the subflow, each counted once.
     pub mapped: [Option<u64>; 2],
     /// Reason code of MP_TCPRST (RFC 8684, 3.6).
     pub reset: Option<u8>,
@@ -134,13 +137,6 @@ impl Connection {
             client?.saturating_add(server?),
             self.bytes(Endpoint::Client)?.saturating_add(self.bytes(Endpoint::Server)?),
         )
-    }
-
-    /// Bytes of this endpoint that were reinjected: mapped again, in another subflow or as new
-    /// bytes of the same one. TCP retransmissions do not count.
-    pub fn reinjected(&self, end: Endpoint) -> Option<u64> {
-        let mapped: u64 = self.subflows.iter().filter_map(|s| s.mapped[end as usize]).sum();
-        Some(mapped.saturating_sub(self.data[end as usize]?))
     }
 
     /// Time from the SYN of the primary subflow to the SYN of `subflow`.

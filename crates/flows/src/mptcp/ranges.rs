@@ -24,14 +24,23 @@ impl Ranges {
         (!self.ranges.is_empty()).then_some(self.count)
     }
 
-    /// Adds `length` numbers from `first` on.
-    pub(super) fn add(&mut self, first: u32, length: u64) {
+    /// Adds `length` numbers from `first` on, and returns how many are new. `None` if it is unknown
+    /// whether some of them were seen.
+    pub(super) fn add(&mut self, first: u32, length: u64) -> Option<u64> {
+        let before = self.count;
+        let is_known = self.insert(first, length);
+        is_known.then(|| self.count - before)
+    }
+
+    /// Returns whether all numbers are above the forgotten ones.
+    fn insert(&mut self, first: u32, length: u64) -> bool {
         let top = self.ranges.last().map_or(START_OFFSET + u64::from(first), |(_, end)| *end);
         let first = Seq(first).to_offset(top);
         let end = first.saturating_add(length);
+        let is_known = first >= self.floor;
         let first = first.max(self.floor);
         if first >= end {
-            return;
+            return is_known;
         }
         let from = self.ranges.partition_point(|(_, behind)| *behind < first);
         let to = self.ranges.partition_point(|(begin, _)| *begin <= end);
@@ -41,13 +50,14 @@ impl Ranges {
             if self.ranges.len() > MAX_RANGES {
                 self.floor = self.ranges.remove(0).1;
             }
-            return;
+            return is_known;
         };
         let known: u64 = joined.iter().map(|(begin, behind)| behind - begin).sum();
         let begin = joined.first().map_or(first, |range| range.0.min(first));
         let behind = joined.last().map_or(end, |range| range.1.max(end));
         self.count += behind - begin - known;
         self.ranges.splice(from..to, [(begin, behind)]);
+        is_known
     }
 }
 
@@ -77,8 +87,9 @@ mod tests {
             ranges.add(number * 10, 5);
         }
         assert_eq!((ranges.count(), ranges.ranges.len()), (Some(65 * 5), MAX_RANGES));
-        ranges.add(0, 8);
+        assert_eq!(ranges.add(0, 8), None);
         assert_eq!(ranges.count(), Some(65 * 5 + 3), "up to the floor all were seen");
+        assert_eq!(ranges.add(642, 8), Some(5));
     }
 
     #[test]

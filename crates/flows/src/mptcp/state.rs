@@ -32,6 +32,7 @@ pub(super) struct State {
     pub ignored: HashSet<u64>,
     fallback: Option<Fallback>,
     data: [Ranges; 2],
+    reinjected: [u64; 2],
     addresses: Vec<Advertised>,
     /// Number of addresses beyond [`MAX_ADDRESSES`].
     pub dropped: u64,
@@ -44,6 +45,7 @@ pub(super) struct OpenSubflow {
     pub has_ended: bool,
     /// Latest backup flag of each endpoint.
     backup: [bool; 2],
+    /// Data sequence numbers that each endpoint mapped in this subflow.
     mapped: [Ranges; 2],
     /// Whether each endpoint sent an MPTCP option; for the initiator, after its SYN.
     sent_option: [bool; 2],
@@ -227,6 +229,8 @@ impl State {
             tokens: [0, 1].map(|end: usize| tokens[end].or(self.join_tokens[end])),
             subflows: subflows.collect(),
             fallback: self.fallback,
+            reinjected: [0, 1]
+                .map(|end: usize| self.data[end].count().map(|_| self.reinjected[end])),
             data: self.data.map(|ranges| ranges.count()),
             addresses: self.addresses,
             is_complete,
@@ -254,7 +258,7 @@ impl State {
         // The first bytes of a client of version 1 have no other mapping (RFC 8684, 3.1).
         let first = self.derived[from as usize].map(|hashed| hashed.idsn as u32);
         if let Some((first, length)) = first.zip(said.length).filter(|_| !is_syn) {
-            self.add_mapping(flow, from, first, 1, length.into());
+            self.add_mapping(flow, from, first, length.into());
         }
     }
 
@@ -272,20 +276,23 @@ impl State {
     }
 
     fn on_mapping(&mut self, flow: u64, from: Endpoint, said: &Dss) {
-        let Some(Mapping { data, subflow, length, .. }) = said.mapping else { return };
+        let Some(Mapping { data, length, .. }) = said.mapping else { return };
         if length == 0 {
             self.fall_back(Fallback::InfiniteMapping);
             return;
         }
         // DATA_FIN occupies a number, too.
         let length = u64::from(length) - u64::from(said.is_data_fin);
-        self.add_mapping(flow, from, data.low(), subflow, length);
+        self.add_mapping(flow, from, data.low(), length);
     }
 
-    fn add_mapping(&mut self, flow: u64, from: Endpoint, data: u32, subflow: u32, length: u64) {
-        if let Some(open) = self.open_subflow(flow) {
-            open.mapped[from as usize].add(subflow, length);
-            self.data[from as usize].add(data, length);
+    fn add_mapping(&mut self, flow: u64, from: Endpoint, data: u32, length: u64) {
+        let Some(open) = self.open_subflow(flow) else { return };
+        let in_subflow = open.mapped[from as usize].add(data, length);
+        let in_connection = self.data[from as usize].add(data, length);
+        // Bytes that are new only in this subflow were mapped in another one.
+        if let Some((here, anywhere)) = in_subflow.zip(in_connection) {
+            self.reinjected[from as usize] += here.saturating_sub(anywhere);
         }
     }
 

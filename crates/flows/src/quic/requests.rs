@@ -44,7 +44,7 @@ impl Requests {
         }
         if from == Endpoint::Server {
             // The acknowledged data of the client is encrypted.
-            self.detector.set_server_view(Time::MAX, one_way_delay);
+            self.detector.set_server_view(Time::MAX, one_way_delay, None);
         }
         self.detector.handle(now, from, inside as u64);
         self.take_exchange()

@@ -227,8 +227,7 @@ mod tests {
     fn implausible_values_do_not_make_a_profile() {
         let few = profile("lte").calibrated(Some(&powers(Vec::new(), 0.4)));
         assert_eq!(few.unwrap_err(), CalibrationError::Unexplained(0.4));
-        let told =
-            |value| Finding::Determined(FittedValue { value, error: 0.01, unbounded: value });
+        let told = |value| Finding::Determined(FittedValue::new(value, 0.01));
         let up = Quantity::Transfer(Direction::Up);
         let huge = powers(vec![(up, told(1e12))], 0.9);
         let error = profile("lte").calibrated(Some(&huge)).unwrap_err();
@@ -243,9 +242,7 @@ mod tests {
     fn doubtful_quantities_are_listed_once() {
         let [up, down] = [Direction::Up, Direction::Down].map(Quantity::Transfer);
         let [first, last] = [0, 3].map(Quantity::State);
-        let told = |value: f64, error| {
-            Finding::Determined(FittedValue { value: value.max(0.0), error, unbounded: value })
-        };
+        let told = |value: f64, error| Finding::Determined(FittedValue::new(value, error));
         let found = powers(
             vec![
                 (up, Finding::Indistinguishable(vec![down])),

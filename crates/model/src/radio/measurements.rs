@@ -83,15 +83,15 @@ impl Profile {
         let mut negative = Vec::new();
         let mut without = |quantity: Quantity, fitted: FittedValue| {
             let rest = if quantity.is_power() { rest.unwrap_or_default() } else { 0.0 };
-            if fitted.unbounded < rest - RESOLUTION {
+            if fitted.unbounded - fitted.cycle_excess < rest - RESOLUTION {
                 negative.push(quantity);
             }
-            round_to_resolution((fitted.value - rest).max(0.0))
+            round_to_resolution((fitted.whole_cycles() - rest).max(0.0))
         };
         let mut transfers = Vec::new();
         let mut states = vec![Vec::new(); self.states.len()];
         for (quantity, fitted) in taken {
-            let error = fitted.error;
+            let error = fitted.whole_cycles_error;
             let value = without(quantity, fitted);
             let (power, energy) = (Power::watts(value), Energy::joules(value));
             let transfer = &mut self.transfer;
@@ -138,7 +138,7 @@ impl Profile {
     pub fn rest_of_device(&self, powers: &Powers) -> Option<f64> {
         let last = Quantity::State(self.states.len().checked_sub(1)?);
         let fitted = powers.determined(last)?;
-        Some((fitted.value - self.quantity_value(last)).max(0.0))
+        Some((fitted.whole_cycles() - self.quantity_value(last)).max(0.0))
     }
 
     /// Whether the standard error of a determined value exceeds one third of the larger of the
@@ -147,8 +147,15 @@ impl Profile {
     pub fn is_vague(&self, powers: &Powers, quantity: Quantity) -> bool {
         let Some(fitted) = powers.determined(quantity) else { return false };
         let rest = if quantity.is_power() { self.rest_of_device(powers) } else { None };
-        let value = fitted.value - rest.unwrap_or_default();
-        fitted.error > (value.max(self.quantity_value(quantity)) / 3.0).max(RESOLUTION)
+        let value = fitted.whole_cycles() - rest.unwrap_or_default();
+        fitted.whole_cycles_error > (value.max(self.quantity_value(quantity)) / 3.0).max(RESOLUTION)
+    }
+
+    /// The profile's value of a quantity, comparable with the fitted one: of a state, the mean power
+    /// over the stays of the trace instead of whole DRX cycles.
+    pub fn value_in_trace(&self, powers: &Powers, quantity: Quantity) -> f64 {
+        let excess = powers.determined(quantity).map_or(0.0, |fitted| fitted.cycle_excess);
+        self.quantity_value(quantity) + excess
     }
 
     /// The profile's value of a quantity, in the unit of that quantity.
@@ -254,8 +261,7 @@ mod tests {
 
     /// Powers with these determined values, each with a standard error of 0.01.
     fn powers(told: &[(Quantity, f64)]) -> Powers {
-        let fitted =
-            |value| Finding::Determined(FittedValue { value, error: 0.01, unbounded: value });
+        let fitted = |value| Finding::Determined(FittedValue::new(value, 0.01));
         Powers {
             findings: told.iter().map(|(quantity, value)| (*quantity, fitted(*value))).collect(),
             windows: 100,
@@ -304,7 +310,7 @@ mod tests {
         ]);
         for ((_, finding), error) in seen.findings.iter_mut().zip([0.16, 0.02, 0.02]) {
             let Finding::Determined(fitted) = finding else { unreachable!() };
-            fitted.error = error;
+            *fitted = FittedValue::new(fitted.unbounded, error);
         }
         seen.findings
             .push((Quantity::State(0), Finding::Indistinguishable(vec![Quantity::State(1)])));
@@ -325,7 +331,7 @@ mod tests {
         let mut seen = powers(&told);
         seen.findings.iter_mut().for_each(|(_, finding)| {
             let Finding::Determined(fitted) = finding else { unreachable!() };
-            fitted.error = 0.001;
+            *fitted = FittedValue::new(fitted.unbounded, 0.001);
         });
         let MeasuredProfile { profile: after, rest_of_device: rest, .. } =
             before.clone().with_powers(&seen, "a monitor");
@@ -337,6 +343,26 @@ mod tests {
         assert_eq!(before.with_powers(&never_asleep, "a monitor").rest_of_device, None);
     }
 
+    /// The profile's own power in this trace is that of whole cycles in the profile.
+    #[test]
+    fn what_incomplete_cycles_add_is_not_adopted() {
+        let before = profile("lte");
+        let idle = Quantity::State(3);
+        let mut seen = powers(&[(idle, before.quantity_value(idle) + 0.0006)]);
+        let Finding::Determined(fitted) = &mut seen.findings[0].1 else { unreachable!() };
+        (fitted.cycle_excess, fitted.whole_cycles_error) = (0.0006, 0.0001);
+        assert!((before.value_in_trace(&seen, idle) - fitted_value(&seen)).abs() < 1e-12);
+        let MeasuredProfile { profile: after, rest_of_device: rest, .. } =
+            before.clone().with_powers(&seen, "a monitor");
+        assert!(rest.unwrap() < 1e-9, "{rest:?}");
+        let mean = after.states[3].mean_power().as_watts();
+        assert!((mean - before.states[3].mean_power().as_watts()).abs() < 1e-6, "{mean}");
+    }
+
+    fn fitted_value(powers: &Powers) -> f64 {
+        powers.determined(powers.findings[0].0).unwrap().value
+    }
+
     #[test]
     fn a_negative_number_is_zero_and_named() {
         let told = [
@@ -345,10 +371,7 @@ mod tests {
             (Quantity::Transfer(Direction::Down), 2.0),
             (Quantity::State(3), 0.8),
         ];
-        let mut seen = powers(&told);
-        let Finding::Determined(fitted) = &mut seen.findings[0].1 else { unreachable!() };
-        fitted.value = 0.0;
-        let after = profile("lte").with_powers(&seen, "a monitor");
+        let after = profile("lte").with_powers(&powers(&told), "a monitor");
         let negative = [Quantity::PerMbit(Direction::Up), Quantity::Transfer(Direction::Up)];
         assert_eq!(after.negative, negative, "less than the rest of the device");
         assert_eq!(after.profile.transfer.send_per_mbit, Energy::ZERO);

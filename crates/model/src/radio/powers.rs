@@ -26,7 +26,7 @@ pub enum Quantity {
     /// Energy per million bits in a direction, in joules.
     PerMbit(Direction),
     /// Mean power of the state at this index of the profile, in watts, including the rest of the
-    /// device.
+    /// device. A profile has the mean over whole DRX cycles.
     State(usize),
     /// Energy of a promotion out of a state, in joules.
     Promotion(usize),
@@ -44,12 +44,18 @@ impl Quantity {
 /// An estimated power or energy with its uncertainty.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct FittedValue {
-    /// In watts, joules, or joules per million bits; never negative.
+    /// In watts, joules, or joules per million bits; never negative. The power of a state is the
+    /// mean over the time that the trace spends in it.
     pub value: f64,
-    /// Standard error.
+    /// Standard error of `value`.
     pub error: f64,
     /// Result of least squares without the bound at zero; differs from `value` only if negative.
     pub unbounded: f64,
+    /// By how much the profile's mean power of this state in this trace exceeds its mean over whole
+    /// DRX cycles: each stay begins with an on duration, and its last cycle may be incomplete.
+    pub cycle_excess: f64,
+    /// Standard error of [`FittedValue::whole_cycles`], to which the profile's cycle contributes.
+    pub whole_cycles_error: f64,
 }
 
 /// Result for one quantity.
@@ -64,6 +70,22 @@ pub enum Finding {
 }
 
 impl FittedValue {
+    /// A value without DRX cycles.
+    pub fn new(unbounded: f64, error: f64) -> Self {
+        Self {
+            value: unbounded.max(0.0),
+            error,
+            unbounded,
+            cycle_excess: 0.0,
+            whole_cycles_error: error,
+        }
+    }
+
+    /// The power of a state over whole DRX cycles, as profiles have it; `value` for all others.
+    pub fn whole_cycles(&self) -> f64 {
+        (self.unbounded - self.cycle_excess).max(0.0)
+    }
+
     /// Whether least squares without the bound was negative.
     pub fn is_bounded(&self) -> bool {
         self.unbounded < 0.0
@@ -115,9 +137,10 @@ pub enum PowerFitError {
 /// in the window.
 ///
 /// Windows start and end where samples do. The states follow from the profile's timers and the
-/// packets. The fit uses only the profile's ratio of powers within a DRX cycle: if a stay ends
-/// within a cycle, the deviation of its on durations from the mean is subtracted from the measured
-/// energy and enters the errors. Windows must be longer than a promotion.
+/// packets. The fit uses the profile's powers only for DRX cycles: if a stay ends within a cycle,
+/// the deviation of its on durations from the mean is subtracted from the measured energy. The mean
+/// of these deviations is added to the state's power again, so that it is what the monitor measured
+/// in this trace. Windows must be longer than a promotion.
 #[derive(Clone, Debug)]
 pub struct PowerFit {
     timeline: Timeline,
@@ -140,6 +163,8 @@ struct ShiftedWindows {
     design: Vec<f64>,
     /// Nanoseconds of each row in which the state is known.
     known_nanos: Vec<u64>,
+    /// Seconds of each column of a power, and the joules assumed for it.
+    stays: Vec<(f64, f64)>,
     /// Index of the first window that the next segment can overlap.
     next_window: usize,
 }
@@ -224,6 +249,7 @@ impl PowerFit {
         segments.iter().for_each(|segment| self.push_segment(segment));
         let columns = self.quantities.len();
         let first = self.first_packet.map_or(0, Time::as_nanos);
+        let excess = self.shifted[0].cycle_excess(columns);
         let [(system, mut lengths), earlier, later] =
             self.shifted.map(|lane| lane.system(columns, first));
         let windows = lengths.len();
@@ -244,16 +270,19 @@ impl PowerFit {
         let spread: f64 = seen().map(|joules| (joules - mean).powi(2)).sum();
         // Without variance above rounding errors the explained share is 0.
         let explained = if spread > 1e-18 * squares { 1.0 - solved.residual / spread } else { 0.0 };
-        let finding = |column| match column {
+        let finding = |(column, excess): (Column, f64)| match column {
             Column::Absent => Finding::Unobserved,
-            Column::Determined { value, free, error } => {
-                Finding::Determined(FittedValue { value, error, unbounded: free })
-            }
+            Column::Determined { value, error, assumption } => Finding::Determined(FittedValue {
+                cycle_excess: excess,
+                whole_cycles_error: error.hypot(assumption),
+                // The monitor measured what the assumption has moved away and back.
+                ..FittedValue::new(value + excess, error.hypot(assumption - excess))
+            }),
             Column::Indistinguishable(others) => Finding::Indistinguishable(
                 others.into_iter().map(|other| self.quantities[other]).collect(),
             ),
         };
-        let findings = solved.columns.into_iter().map(finding);
+        let findings = solved.columns.into_iter().zip(excess).map(finding);
         Ok(Powers {
             findings: self.quantities.iter().copied().zip(findings).collect(),
             windows,
@@ -284,7 +313,13 @@ impl ShiftedWindows {
             Some(Window { start, end: window.end.checked_add_signed(late)?, ..*window })
         };
         let windows = windows.iter().filter_map(shifted).collect();
-        Self { windows, design: Vec::new(), known_nanos: Vec::new(), next_window: 0 }
+        Self {
+            windows,
+            design: Vec::new(),
+            known_nanos: Vec::new(),
+            stays: Vec::new(),
+            next_window: 0,
+        }
     }
 
     /// Segments arrive in order of time.
@@ -293,6 +328,7 @@ impl ShiftedWindows {
         while self.windows.get(self.next_window).is_some_and(|window| window.end <= begins) {
             self.next_window += 1;
         }
+        self.stays.resize(columns, (0.0, 0.0));
         let overlaps = |window: &Window| window.start < ends.max(begins + 1);
         for index in self.next_window..self.windows.len() {
             let window = &mut self.windows[index];
@@ -308,17 +344,30 @@ impl ShiftedWindows {
             let share = if begins == ends { 1.0 } else { nanos as f64 / (ends - begins) as f64 };
             let row = &mut self.design[index * columns..][..columns];
             if let Some(power) = power {
-                row[power] += Span::from_nanos(nanos).as_secs_f64();
+                let secs = Span::from_nanos(nanos).as_secs_f64();
+                row[power] += secs;
+                self.stays[power].0 += secs;
                 self.known_nanos[index] += nanos;
             }
             match energy {
                 Some(energy) => row[energy] += joules * share,
                 None => {
+                    if let Some(power) = power {
+                        self.stays[power].1 += joules * share;
+                    }
                     window.joules -= joules * share;
                     window.assumed_joules += joules * share;
                 }
             }
         }
+    }
+
+    /// Mean of the assumed power in each column, in watts, over the time that the monitor measured.
+    fn cycle_excess(&self, columns: usize) -> Vec<f64> {
+        let mean = |(secs, joules): &(f64, f64)| if *secs > 0.0 { joules / secs } else { 0.0 };
+        let mut excess: Vec<f64> = self.stays.iter().map(mean).collect();
+        excess.resize(columns, 0.0);
+        excess
     }
 
     /// The windows in which the states are known throughout, and their lengths. The state before

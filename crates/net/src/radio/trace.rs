@@ -1,8 +1,10 @@
 //! Packet traces: tables of `manyways flows --packets`, captures, CSV, and traces generated from a
 //! seed.
 
+mod long_gaps;
+
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::AsRawFd;
@@ -19,13 +21,17 @@ use manyways_model::radio::{App, Apps, Direction, Packet, Sessions};
 use manyways_record::table::{Batch, Kind, Value};
 use manyways_sys::input::Input;
 use manyways_unit::Prefix;
+use manyways_unit::human::count_with_noun;
 use manyways_unit::{Span, Time};
+use manyways_wire::frame::SkipReason;
 use thiserror::Error;
 
 use manyways_capture::{
     CAPTURE_MAGIC, Folder, RunOptions, Source, SourceError, Tables, TablesError,
 };
 
+pub use self::long_gaps::LongGap;
+use self::long_gaps::{LongGaps, MAX_GAP};
 use super::lines::each_line;
 
 /// Packets of tables and captures are sorted within a window of this many packets.
@@ -90,6 +96,9 @@ pub struct Trace {
     selection: PacketSelection,
     apps: Vec<App>,
     errors: Vec<String>,
+    /// Packets of a capture that are not in the trace.
+    undecoded: BTreeMap<SkipReason, u64>,
+    long_gaps: LongGaps,
     /// Whether reading of a capture or stream was stopped; the trace ends there.
     is_stopped: bool,
 }
@@ -143,6 +152,17 @@ pub enum TraceError {
     NoPackets(String),
     #[error("there is no packet in {0}")]
     Empty(String),
+    /// None of a capture's packets can be decoded.
+    #[error("cannot decode any packet of {name}: {}, {reason}", packet_count(.packets))]
+    Undecoded {
+        name: String,
+        /// The most frequent reason, and the packets with it.
+        reason: SkipReason,
+        packets: u64,
+    },
+    /// All packets are of other kinds of networks than the selected one.
+    #[error("{name} has no packet of a {network} network: {} of other networks", packet_count(.packets))]
+    OtherNetworks { name: String, network: &'static str, packets: u64 },
     #[error("{name}: packet {number} is earlier than the packets before it")]
     Unsorted {
         name: String,
@@ -169,6 +189,11 @@ pub enum TraceError {
     UnknownModel(String),
 }
 
+/// `1 packet`, `12 packets`.
+fn packet_count(packets: &u64) -> String {
+    count_with_noun(usize::try_from(*packets).unwrap_or(usize::MAX), "packet")
+}
+
 impl TraceError {
     pub fn hint(&self) -> String {
         match self {
@@ -190,6 +215,14 @@ impl TraceError {
             }
             Self::NoPackets(_) => {
                 "write one with: manyways flows CAPTURE -o DIR --packets".to_owned()
+            }
+            Self::Undecoded { reason, .. } => {
+                let hint =
+                    reason.hint().unwrap_or("give a capture with packets of IP or Bluetooth");
+                hint.to_owned()
+            }
+            Self::OtherNetworks { .. } => {
+                "give the profile of a radio of that network, or another trace".to_owned()
             }
             Self::Empty(_) => "give a trace with at least one packet".to_owned(),
             Self::Unsorted { .. } => "sort the trace by time first".to_owned(),
@@ -242,6 +275,8 @@ impl Trace {
             selection: selection.clone(),
             apps: Vec::new(),
             errors: Vec::new(),
+            undecoded: BTreeMap::new(),
+            long_gaps: LongGaps::default(),
             is_stopped: false,
         };
         if path.is_dir() {
@@ -250,6 +285,7 @@ impl Trace {
                 return Err(TraceError::NoPackets(name));
             }
             trace.format = TraceFormat::Table { tables, _kept: TempFiles::Nothing };
+            trace.find_long_gaps(progress);
             return Ok(trace);
         }
         // Streams are stored, because they can be read only once.
@@ -276,22 +312,53 @@ impl Trace {
             },
             magic if count == 4 && CAPTURE_MAGIC.contains(&magic) => {
                 let stop = if trace.is_stopped { Arc::default() } else { progress.stop.clone() };
-                let (folder, faults) = analyze_capture(&name, source, selection, stop)?;
+                let AnalyzedCapture { folder, errors, undecoded } =
+                    analyze_capture(&name, source, selection, stop)?;
+                trace.undecoded = undecoded;
                 // If a stream was stopped within a packet, the truncation is not a fault of the
                 // capture.
-                trace.errors = if trace.is_stopped { Vec::new() } else { faults };
+                trace.errors = if trace.is_stopped { Vec::new() } else { errors };
                 trace.is_stopped |= progress.stop.load(Ordering::Relaxed);
                 match Tables::open(&folder.0) {
                     Ok(tables) if tables.has(PACKET_TABLE) => {
                         TraceFormat::Table { tables, _kept: TempFiles::Folder(folder) }
                     }
-                    Ok(_) | Err(TablesError::Empty(_)) => return Err(TraceError::Empty(name)),
+                    Ok(_) | Err(TablesError::Empty(_)) => return Err(trace.emptiness(0)),
                     Err(error) => return Err(error.into()),
                 }
             }
             _ => TraceFormat::Text { source, _kept: spool },
         };
+        trace.find_long_gaps(progress);
         Ok(trace)
+    }
+
+    /// Finds the gaps that do not count. Faults are left to the reader of the trace.
+    fn find_long_gaps(&mut self, progress: &Progress) {
+        let progress = Progress { stop: progress.stop.clone(), ..Progress::default() };
+        if let TraceFormat::Table { tables, .. } = &self.format
+            && table_span(tables).is_some_and(|span| span <= MAX_GAP)
+        {
+            return;
+        }
+        let mut gaps = LongGaps::default();
+        let _ = self.read(&progress, |packet| gaps.push(packet.at));
+        self.long_gaps = gaps.finish();
+    }
+
+    /// The reason why no packet was read, `left_out` of other kinds of networks.
+    fn emptiness(&self, left_out: u64) -> TraceError {
+        let name = self.name.clone();
+        let most = self.undecoded.iter().max_by_key(|(_, packets)| **packets);
+        match (self.selection.network, most) {
+            (Some(network), _) if left_out > 0 => {
+                TraceError::OtherNetworks { name, network, packets: left_out }
+            }
+            (_, Some((reason, packets))) => {
+                TraceError::Undecoded { name, reason: *reason, packets: *packets }
+            }
+            _ => TraceError::Empty(name),
+        }
     }
 
     /// A trace that is generated at each reading.
@@ -306,6 +373,8 @@ impl Trace {
             selection: PacketSelection::default(),
             apps: Vec::new(),
             errors: Vec::new(),
+            undecoded: BTreeMap::new(),
+            long_gaps: LongGaps::default(),
             is_stopped: false,
         })
     }
@@ -326,6 +395,22 @@ impl Trace {
         &self.errors
     }
 
+    /// Packets of a capture that are not in the trace because their link type is not read, and a
+    /// hint.
+    pub fn unread_links(&self) -> impl Iterator<Item = (String, Option<&'static str>)> {
+        let links =
+            self.undecoded.iter().filter(|(reason, _)| matches!(reason, SkipReason::Link(_)));
+        links.map(|(reason, packets)| {
+            (format!("cannot decode {}: {reason}", packet_count(packets)), reason.hint())
+        })
+    }
+
+    /// The gaps above 30 days. Of each, one minute counts; the part of the trace with the most
+    /// packets keeps its times, and the others are moved next to it.
+    pub fn long_gaps(&self) -> &[LongGap] {
+        self.long_gaps.all()
+    }
+
     /// Applications of the last reading, indexed by number.
     pub fn apps(&self) -> &[App] {
         &self.apps
@@ -342,11 +427,13 @@ impl Trace {
     ) -> Result<TraceStats, TraceError> {
         let mut stats = TraceStats::default();
         let is_cut = self.is_stopped;
+        let gaps = &self.long_gaps;
         let mut pass = |packet: &Packet| {
+            let packet = Packet { at: gaps.counted(packet.at), ..*packet };
             stats.packets += 1;
             stats.first = stats.first.or(Some(packet.at));
             stats.last = Some(packet.at);
-            each(packet);
+            each(&packet);
             if stats.packets.is_multiple_of(STOP_CHECK_INTERVAL) {
                 progress.packets.fetch_add(STOP_CHECK_INTERVAL, Ordering::Relaxed);
                 stats.is_stopped = !is_cut && progress.stop.load(Ordering::Relaxed);
@@ -377,7 +464,7 @@ impl Trace {
         stats.skipped = left_out;
         stats.is_stopped |= is_cut;
         match stats.packets {
-            0 => Err(TraceError::Empty(self.name.clone())),
+            0 => Err(self.emptiness(left_out)),
             _ => Ok(stats),
         }
     }
@@ -412,6 +499,22 @@ fn read_csv(
         Some(reader) => Ok(reader.line(line)?.is_none_or(|packet| pass(&packet))),
     })?;
     Ok(reader.map_or_else(Vec::new, |reader| reader.apps().to_vec()))
+}
+
+/// The time from the earliest packet of a table to the latest; `None` if it cannot be read.
+fn table_span(tables: &Tables) -> Option<Span> {
+    let mut times: Option<(Time, Time)> = None;
+    let read = tables.read(PACKET_TABLE, &["time"], |batch, kinds, _| {
+        for row in batch.iter(kinds) {
+            if let [Value::Time(at)] = row[..] {
+                let (first, last) = times.unwrap_or((at, at));
+                times = Some((first.min(at), last.max(at)));
+            }
+        }
+        Ok(())
+    });
+    read.ok()?.ok()?;
+    Some(times.map_or(Span::ZERO, |(first, last)| last.since(first)))
 }
 
 /// Reads a table of packets.
@@ -612,13 +715,22 @@ fn remove_stale_folders(home: &Path) {
     }
 }
 
-/// Writes a capture's packets to a table, and returns the faults.
+/// The table of a capture's packets.
+struct AnalyzedCapture {
+    folder: TempFolder,
+    /// Faults of the capture; packets before them are in the table.
+    errors: Vec<String>,
+    /// Packets that are not in the table.
+    undecoded: BTreeMap<SkipReason, u64>,
+}
+
+/// Writes a capture's packets to a table.
 fn analyze_capture(
     name: &str,
     source: Source,
     selection: &PacketSelection,
     stop: Arc<AtomicBool>,
-) -> Result<(TempFolder, Vec<String>), TraceError> {
+) -> Result<AnalyzedCapture, TraceError> {
     let failed = |error| TraceError::Capture { name: name.to_owned(), error };
     let temp = TempFolder::create().map_err(|error| failed(error.into()))?;
     let mut folder = Folder::create(&temp.0, false).map_err(|error| failed(error.into()))?;
@@ -634,7 +746,9 @@ fn analyze_capture(
     )
     .map_err(|error| failed(error.into()))?;
     folder.finish("{}").map_err(|error| failed(error.into()))?;
-    Ok((temp, outcome.captures.into_iter().filter_map(|capture| capture.error).collect()))
+    let errors = outcome.captures.into_iter().filter_map(|capture| capture.error).collect();
+    let undecoded = outcome.counters.undecoded.iter().collect();
+    Ok(AnalyzedCapture { folder: temp, errors, undecoded })
 }
 
 #[cfg(test)]

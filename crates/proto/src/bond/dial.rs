@@ -539,6 +539,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
             path.tcp_failures_left = left;
         }
         attempt.stage = Stage::Handshake;
+        attempt.is_secured = true;
     }
 
     fn on_connected(&mut self, id: PathId, carrier: CarrierId) {
@@ -637,10 +638,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         let Config { first_backoff, refused_backoff, lender_pause, max_distrust, .. } = self.config;
         let Some(path) = self.path(id) else { return };
         let (began, is_outdated, was_secured) = match &path.activity {
-            Activity::Attempt(attempt) => {
-                let was_secured = matches!(attempt.stage, Stage::Handshake);
-                (attempt.began, attempt.is_outdated, was_secured)
-            }
+            Activity::Attempt(attempt) => (attempt.began, attempt.is_outdated, attempt.is_secured),
             _ => (now, false, false),
         };
         let needs_none = match path.carrier {
@@ -905,6 +903,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
             began: now,
             deadline: now + timeout,
             stage: Stage::Connecting(transport, until),
+            is_secured: false,
             is_outdated: false,
         });
         self.outputs.push_back(Output::Dial { path: id, transport, packets });

@@ -62,6 +62,8 @@ pub struct ExchangeDetector {
     /// See [`ExchangeDetector::set_server_view`].
     server_received_until: Time,
     server_rtt: Span,
+    /// The fastest response so far. `Span::MAX` if there is none.
+    fastest_response: Span,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -88,6 +90,7 @@ impl Default for ExchangeDetector {
             count: 0,
             server_received_until: received_until,
             server_rtt,
+            fastest_response: Span::MAX,
         }
     }
 }
@@ -96,8 +99,27 @@ impl ExchangeDetector {
     /// Sets which data of the client the server can have received when it sends from now on: data
     /// captured until `received_until` and at least `server_rtt` earlier, the round-trip time from
     /// the capture point to the server. By default, the server receives all data at once.
-    pub fn set_server_view(&mut self, received_until: Time, server_rtt: Span) {
-        (self.server_received_until, self.server_rtt) = (received_until, server_rtt.max(MIN_RTT));
+    ///
+    /// `handshake_rtt` is the round-trip time of the handshake. Acknowledgments can come from
+    /// another host than the server: in a capture of a VPN on the phone, and before a proxy of a
+    /// mobile network, they come at once, and data of the previous response is in flight at the next
+    /// request. So no response takes less than half of the handshake. A handshake that waited for
+    /// the promotion of a radio does not count: then the fastest response takes its place.
+    pub fn set_server_view(
+        &mut self,
+        received_until: Time,
+        server_rtt: Span,
+        handshake_rtt: Option<Span>,
+    ) {
+        let known = handshake_rtt.filter(|_| self.fastest_response < Span::MAX);
+        let rtt = known.map_or(Span::ZERO, |rtt| rtt.min(self.fastest_response));
+        self.server_received_until = received_until;
+        self.server_rtt = server_rtt.max(Span::from_nanos(rtt.as_nanos() / 2)).max(MIN_RTT);
+    }
+
+    /// Adds the time of a response that is not one of these exchanges, such as a ServerHello.
+    pub fn on_other_response(&mut self, response_time: Span) {
+        self.fastest_response = self.fastest_response.min(response_time);
     }
 
     /// Processes `bytes` bytes that an endpoint sent at `at`; 0 bytes have no effect.
@@ -151,6 +173,7 @@ impl ExchangeDetector {
                 request,
                 response: bytes,
             };
+            self.fastest_response = self.fastest_response.min(exchange.response_time());
             self.current = Some(CurrentExchange { exchange, received_until: known });
             return;
         }
@@ -266,7 +289,7 @@ mod tests {
         let mut all = Vec::new();
         for (at, from, bytes, heard) in parts {
             if *from == Server {
-                detector.set_server_view(ms(*heard), Span::from_millis(server_rtt));
+                detector.set_server_view(ms(*heard), Span::from_millis(server_rtt), None);
             }
             detector.handle(ms(*at), *from, *bytes);
             all.extend(detector.poll());
@@ -274,6 +297,39 @@ mod tests {
         detector.end();
         all.extend(detector.poll());
         all
+    }
+
+    /// Response times in ms of a connection whose data is acknowledged at once, with this time of
+    /// its handshake.
+    fn response_times(handshake: u64, parts: &[(u64, Endpoint)]) -> Vec<u64> {
+        let mut detector = ExchangeDetector::default();
+        let mut all = Vec::new();
+        for (at, from) in parts {
+            let handshake = Some(Span::from_millis(handshake));
+            detector.set_server_view(ms(*at), MIN_RTT, handshake);
+            detector.handle(ms(*at), *from, 100);
+            all.extend(detector.poll());
+        }
+        detector.end();
+        all.extend(detector.poll());
+        all.iter().map(|one| one.response_time().as_nanos() / 1_000_000).collect()
+    }
+
+    /// The server is 60 ms away, and the acknowledgments come from a proxy beside the client.
+    #[test]
+    fn no_response_takes_less_than_half_of_the_handshake() {
+        let parts =
+            [(0, Client), (65, Server), (70, Client), (72, Server), (90, Server), (133, Server)];
+        assert_eq!(response_times(60, &parts), [65, 63]);
+        // Without a handshake, nothing contradicts the acknowledgments.
+        assert_eq!(response_times(0, &parts), [65, 2]);
+    }
+
+    /// The handshake took 400 ms, because it waited for the radio.
+    #[test]
+    fn a_handshake_that_waited_for_the_radio_delays_no_response() {
+        let parts = [(0, Client), (65, Server), (70, Client), (72, Server), (132, Server)];
+        assert_eq!(response_times(400, &parts), [65, 62]);
     }
 
     /// A client that repeats a request, or confirms data, during a response of 20 ms from a server
@@ -324,7 +380,7 @@ mod tests {
             detector.handle(ms(at), Client, 10);
             assert!(detector.pending.len() <= MAX_PENDING_PARTS);
             if at % 100 >= 40 {
-                detector.set_server_view(ms(at - 40), Span::from_millis(40));
+                detector.set_server_view(ms(at - 40), Span::from_millis(40), None);
                 detector.handle(ms(at), Server, 1_000);
             }
             all.extend(detector.poll());

@@ -125,8 +125,19 @@ impl Session {
     /// Sets which bytes of the client the server can have received when it sends from now on: those
     /// captured until `received_until` and at least `server_rtt` earlier. See
     /// [`ExchangeDetector::set_server_view`](crate::stream::ExchangeDetector::set_server_view).
-    pub fn set_server_view(&mut self, received_until: Time, server_rtt: Span) {
-        self.state.exchanges.set_server_view(received_until, server_rtt);
+    pub fn set_server_view(
+        &mut self,
+        received_until: Time,
+        server_rtt: Span,
+        handshake_rtt: Option<Span>,
+    ) {
+        let Self { client, server, state } = self;
+        if let (Some(asked), Some(answered)) = (client.sender.hello, server.sender.hello)
+            && answered > asked
+        {
+            state.exchanges.on_other_response(answered.since(asked));
+        }
+        state.exchanges.set_server_view(received_until, server_rtt, handshake_rtt);
     }
 
     /// Ends the connection.

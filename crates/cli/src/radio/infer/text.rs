@@ -35,7 +35,7 @@ fn powers_text(powers: &Powers, known: &Known) -> String {
             }
             _ => ("not determined".to_owned(), String::new()),
         };
-        let own = show(*quantity, profile.quantity_value(*quantity));
+        let own = show(*quantity, profile.value_in_trace(powers, *quantity));
         vec![profile.name_of(*quantity), fitted, error, own]
     };
     let head = ["", "fitted", "±", "in the profile"];

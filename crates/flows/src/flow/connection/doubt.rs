@@ -29,7 +29,7 @@ pub struct HeldPacket {
     payload: Box<[u8]>,
 }
 
-/// What does not fit a connection.
+/// Segments that do not fit a connection.
 #[derive(Clone, Debug, Default)]
 pub(in crate::flow) struct Doubts {
     /// Segments of each endpoint that count nowhere.
@@ -63,7 +63,7 @@ struct AckRun {
     fitting: u64,
 }
 
-/// What a segment means that does not fit.
+/// Meaning of a segment that does not fit.
 #[derive(Debug)]
 pub(in crate::flow) enum Verdict {
     /// Nothing yet.

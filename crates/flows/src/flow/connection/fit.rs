@@ -75,7 +75,7 @@ impl Connection {
         };
         match peer.fits_ack(segment.ack, reach) {
             true => Fit::Fits,
-            // Nothing else tells of which connection the first segment of an endpoint is.
+            // The first segment of an endpoint has nothing else that shows its connection.
             false if own.is_none() => Fit::Refused,
             false => Fit::AckRefused,
         }

@@ -34,7 +34,7 @@ impl Stream {
         ack.distance_from(Seq(self.acked as u32)).unsigned_abs() <= NEAR
     }
 
-    /// Whether the sequence numbers of a segment, which is no SYN, fit.
+    /// Whether the sequence numbers of a segment, which is not a SYN, fit.
     pub(in crate::flow) fn fits(&self, segment: &Segment<'_>, reach: Reach) -> bool {
         let begin = self.offset_of(segment.seq);
         let end = begin + u64::from(segment.end().distance_from(segment.seq).max(0) as u32);
@@ -64,7 +64,7 @@ impl Stream {
     }
 
     /// Adds the SYN of a stream that was captured from its first data byte on. Returns false if the
-    /// segment is no SYN, or another one.
+    /// segment is not a SYN, or another one.
     pub(super) fn adopt_syn(&mut self, segment: &Segment<'_>) -> bool {
         let is_late = segment.flags.has(Flags::SYN) && !self.has_syn && self.is_own_syn(segment);
         self.has_syn |= is_late;

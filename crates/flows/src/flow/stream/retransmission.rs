@@ -185,7 +185,7 @@ impl Stream {
         let most = rest.into_iter().max_by_key(|(begin, end)| end - begin);
         loss.acked_hole =
             most.filter(|(begin, end)| begin < end).map(|(begin, end)| Hole { begin, end, ..hole });
-        // A FIN has a number, but is no byte.
+        // A FIN has a number, but is not a byte.
         let bytes = (to - from).min(self.packet_bytes.into());
         loss.never_captured = loss.never_captured.saturating_sub(bytes);
         if now.since(hole.since) < MAX_REORDERING_DELAY {

@@ -243,10 +243,38 @@ fn bytes_count_once_however_often_they_are_sent() {
     harness.pass(1, Endpoint::Client, ACK, &[last]);
     harness.connections.finish();
     let row = harness.row();
-    assert_eq!((row.data, row.reinjected(Endpoint::Client)), ([Some(700), None], Some(200)));
-    assert_eq!(row.reinjected(Endpoint::Server), None);
+    assert_eq!((row.data, row.reinjected), ([Some(700), None], [Some(200), None]));
     assert_eq!(row.subflows[0].mapped, [Some(300), None]);
     assert_eq!(row.subflows[1].mapped, [Some(600), None]);
+}
+
+/// A reinjection needs another subflow: an endpoint may also map the same data again as new bytes of
+/// the only one.
+#[test]
+fn one_subflow_reinjects_nothing() {
+    let mut harness = Harness::new();
+    harness.begins(1, 1, KEYS);
+    harness.pass(1, Endpoint::Server, ACK, &[mapping(1_000, 1, 500)]);
+    harness.pass(1, Endpoint::Server, ACK, &[mapping(1_000, 501, 500)]);
+    harness.connections.finish();
+    let row = harness.row();
+    assert_eq!(row.reinjected, [None, Some(0)]);
+    assert_eq!(row.data[1], row.subflows[0].mapped[1]);
+}
+
+/// Above the limit of gaps the lowest are forgotten; what then fills them was not reinjected.
+#[test]
+fn forgotten_gaps_are_not_reinjected() {
+    let mut harness = Harness::new();
+    harness.begins(1, 1, KEYS);
+    harness.joins(2, 1, KEYS);
+    let maps = |harness: &mut Harness, flow, first: u64| {
+        harness.pass(flow, Endpoint::Server, ACK, &[mapping(first, first as u32, 10)]);
+    };
+    (0..200).for_each(|step| maps(&mut harness, 1, 2_000 + 20 * step));
+    (0..200).for_each(|step| maps(&mut harness, 2, 2_010 + 20 * step));
+    harness.connections.finish();
+    assert_eq!(harness.row().reinjected, [None, Some(0)]);
 }
 
 #[test]

@@ -31,9 +31,9 @@ pub(super) enum Column {
     Absent,
     /// Not in the row space: only combinations with these columns are determined.
     Indistinguishable(Vec<usize>),
-    /// `value` is not negative, `free` is the result without that bound, `error` the standard
-    /// error.
-    Determined { value: f64, free: f64, error: f64 },
+    /// `value` can be negative, `error` is its standard error, and `assumption` what the value
+    /// would be larger by without the assumption.
+    Determined { value: f64, error: f64, assumption: f64 },
 }
 
 #[derive(Clone, Debug)]
@@ -41,8 +41,7 @@ pub(super) struct Solution {
     pub columns: Vec<Column>,
     /// Residual sum of squares.
     pub residual: f64,
-    /// Residual mean squares of rows that start earlier, of these rows, and of later ones, without
-    /// the bound at zero.
+    /// Residual mean squares of rows that start earlier, of these rows, and of later ones.
     pub mean_squares: [f64; 3],
 }
 
@@ -82,10 +81,11 @@ impl System {
 /// Solves by the singular value decomposition of the design, with columns scaled to unit length.
 /// `shifted` contains the same rows started a little earlier, and a little later.
 ///
-/// A column is determined if and only if its unit vector lies in the row space. If least squares
-/// has negative values, all columns are fitted again with a bound at zero.
+/// A column is determined if and only if its unit vector lies in the row space. A negative value
+/// remains: clocks that disagree by half a sample make a small energy negative, and a fit with a
+/// bound at zero would move the difference into the other columns, beyond their errors.
 ///
-/// Errors are the root of the sum of the squares of four parts:
+/// Errors are the root of the sum of the squares of three parts:
 /// - The scatter of the rows or, if larger, the scatter with its autocorrelation (Bartlett's kernel
 ///   over 1.3 √n rows, corrected for the leverage of each row).
 /// - The effect of short rows: a promotion that lasts into the next row biases values without
@@ -94,19 +94,13 @@ impl System {
 /// - The difference to the shifted rows, if all shifts between the two are equally likely. If the
 ///   shifted rows do not determine a value, the true one is assumed to lie between zero and twice
 ///   the value.
-/// - The effect of the assumption.
 pub(super) fn solve(system: &System, shifted: &[System; 2]) -> Solution {
     let lengths = system.column_lengths();
     let space = RowSpace::of(system, &lengths);
     let largest = space.solution.iter().fold(0.0, |most: f64, value| most.max(value.abs()));
     let told: Vec<usize> =
         (0..system.columns).filter(|index| space.is_determined(*index)).collect();
-    let is_negative = |place: &usize| space.solution[*place] < -ZERO_TOLERANCE * largest;
-    let values = match told.iter().any(is_negative) {
-        true => non_negative(&space.triangle, &space.right),
-        false => space.solution.clone(),
-    };
-    let (errors, rest) = add_errors(system, &lengths, &space, &values, &told);
+    let (errors, rest) = add_errors(system, &lengths, &space, &told);
     let longer = RowSpace::of(&system.merge_pairs(), &lengths);
     let shifted = shifted.each_ref().map(|system| RowSpace::of(system, &lengths));
     let mut columns: Vec<Column> = (0..system.columns)
@@ -115,36 +109,36 @@ pub(super) fn solve(system: &System, shifted: &[System; 2]) -> Solution {
             false => Column::Absent,
         })
         .collect();
-    for (index, error) in told.iter().zip(errors) {
-        let value = values[*index].max(0.0);
+    for (index, (error, assumption)) in told.iter().zip(errors) {
+        let solved = space.solution[*index];
+        let is_zero = solved < 0.0 && solved >= -ZERO_TOLERANCE * largest;
+        let value = if is_zero { 0.0 } else { solved };
         let differs = |other: &RowSpace| {
             other
                 .is_determined(*index)
                 .then(|| (other.solution[*index] - space.solution[*index]).abs())
         };
-        let late = shifted.iter().filter_map(differs).reduce(f64::max).unwrap_or(value);
+        let late = shifted.iter().filter_map(differs).reduce(f64::max).unwrap_or(value.abs());
         let short = 2.0 * differs(&longer).unwrap_or(0.0);
         let error = error.hypot(short).hypot(late / 3.0_f64.sqrt());
-        let free = if is_negative(index) { space.solution[*index] } else { value };
         columns[*index] = Column::Determined {
             value: value / lengths[*index],
-            free: free / lengths[*index],
             error: error / lengths[*index],
+            assumption: assumption / lengths[*index],
         };
     }
     let left = [&shifted[0], &space, &shifted[1]].map(RowSpace::mean_square);
     Solution { columns, residual: rest, mean_squares: left }
 }
 
-/// The errors of the determined columns from scatter and assumption, and the residual sum of
-/// squares.
+/// The errors of the determined columns from scatter, what the assumption takes from each, and the
+/// residual sum of squares.
 fn add_errors(
     system: &System,
     lengths: &[f64],
     space: &RowSpace,
-    values: &[f64],
     told: &[usize],
-) -> (Vec<f64>, f64) {
+) -> (Vec<(f64, f64)>, f64) {
     let count = system.measured.len();
     let inverse = space.inverse();
     let reach = ((1.3 * (count as f64).sqrt()).ceil() as usize).clamp(1, count.max(1));
@@ -162,7 +156,7 @@ fn add_errors(
         .map(|((row, seen), assumed)| (scaled(row, lengths), seen, assumed));
     for (number, one) in scaled_rows.map(Some).chain((1..reach).map(|_| None)).enumerate() {
         let pull = one.map(|(row, seen, assumed)| {
-            let remaining = seen - dot(&row, values);
+            let remaining = seen - dot(&row, &space.solution);
             rest += remaining * remaining;
             let pulls: Vec<f64> = inverse.iter().map(|line| dot(line, &row)).collect();
             let leverage = dot(&row, &pulls).clamp(0.0, 0.999);
@@ -182,7 +176,7 @@ fn add_errors(
     let free = count.saturating_sub(space.rank).max(1);
     let error = |((column, square), change): ((&usize, &f64), &f64)| {
         let plain = rest / free as f64 * inverse[*column][*column];
-        plain.max(square / reach as f64).sqrt().hypot(*change)
+        (plain.max(square / reach as f64).sqrt(), *change)
     };
     (told.iter().zip(&squares).zip(&changes).map(error).collect(), rest)
 }
@@ -198,9 +192,6 @@ fn scaled(row: &[f64], lengths: &[f64]) -> Vec<f64> {
 
 /// Row space of a design with scaled columns.
 struct RowSpace {
-    /// Upper triangle of the design, row by row, and the measured values under the same rotations.
-    triangle: Vec<Vec<f64>>,
-    right: Vec<f64>,
     /// Non-zero singular values with their right vectors.
     values: Vec<(f64, Vec<f64>)>,
     rank: usize,
@@ -241,7 +232,7 @@ impl RowSpace {
         }
         rest += dot(&unexplained, &unexplained);
         let (rank, count) = (values.len(), system.measured.len());
-        Self { triangle, right, values, rank, null, solution, count, residual: rest }
+        Self { values, rank, null, solution, count, residual: rest }
     }
 
     /// Residual mean square.
@@ -349,78 +340,6 @@ fn singular_values(matrix: &[Vec<f64>]) -> Vec<(f64, Vec<f64>, Vec<f64>)> {
         (value, column, vector)
     });
     all.collect()
-}
-
-/// Non-negative least squares (C. Lawson and R. Hanson, Solving Least Squares Problems, chapter
-/// 23); columns may be linearly dependent.
-fn non_negative(triangle: &[Vec<f64>], right: &[f64]) -> Vec<f64> {
-    let columns = right.len();
-    let gradient = |values: &[f64]| {
-        let left: Vec<f64> =
-            triangle.iter().zip(right).map(|(row, seen)| seen - dot(row, values)).collect();
-        let mut pulls = vec![0.0; columns];
-        for (row, remaining) in triangle.iter().zip(left) {
-            pulls.iter_mut().zip(row).for_each(|(pull, cell)| *pull += cell * remaining);
-        }
-        pulls
-    };
-    let min = f64::EPSILON * columns as f64 * dot(right, right).sqrt();
-    let mut values = vec![0.0; columns];
-    let mut is_free = vec![false; columns];
-    // Each round frees one column; more rounds than this are caused by rounding errors only.
-    for _ in 0..10 * columns {
-        let pulls = gradient(&values);
-        let bound = (0..columns).filter(|index| !is_free[*index] && pulls[*index] > min);
-        let Some(next) = bound.max_by(|one, other| pulls[*one].total_cmp(&pulls[*other])) else {
-            break;
-        };
-        is_free[next] = true;
-        loop {
-            let wanted = restricted(triangle, right, &is_free);
-            // Step length at which each decreasing value reaches zero.
-            let shares: Vec<f64> = (0..columns)
-                .map(|index| match is_free[index] && wanted[index] <= 0.0 {
-                    true => values[index] / (values[index] - wanted[index]).max(f64::MIN_POSITIVE),
-                    false => f64::INFINITY,
-                })
-                .collect();
-            let first = shares.iter().copied().fold(1.0, f64::min);
-            let is_bound = shares.iter().any(|share| share.is_finite());
-            for index in 0..columns {
-                if !is_free[index] {
-                    continue;
-                }
-                values[index] += first * (wanted[index] - values[index]);
-                if shares[index] <= first {
-                    values[index] = 0.0;
-                    is_free[index] = false;
-                }
-            }
-            if !is_bound {
-                break;
-            }
-        }
-    }
-    values
-}
-
-/// Minimum-norm solution in which only the free columns differ from zero.
-fn restricted(triangle: &[Vec<f64>], right: &[f64], is_free: &[bool]) -> Vec<f64> {
-    let only = |row: &Vec<f64>| {
-        let cells = row.iter().zip(is_free);
-        cells.map(|(cell, is_free)| if *is_free { *cell } else { 0.0 }).collect::<Vec<f64>>()
-    };
-    let all = singular_values(&triangle.iter().map(only).collect::<Vec<_>>());
-    let largest = all.iter().fold(0.0, |most: f64, (value, ..)| most.max(*value));
-    let mut values = vec![0.0; right.len()];
-    for (value, left, vector) in all.iter().filter(|(value, ..)| *value > RANK_TOLERANCE * largest)
-    {
-        let part = dot(left, right) / value;
-        for (sum, cell) in values.iter_mut().zip(vector) {
-            *sum += part * cell;
-        }
-    }
-    values
 }
 
 #[cfg(test)]

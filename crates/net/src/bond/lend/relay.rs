@@ -272,6 +272,9 @@ mod tests {
     use crate::bond::carrier::CarrierIo;
     use crate::bond::carrier::tests::carriers;
 
+    /// Bytes of a message.
+    const LENGTH: u64 = 10_000;
+
     fn at(secs: u64) -> Time {
         Time::from_millis(secs * 1_000)
     }
@@ -290,9 +293,9 @@ mod tests {
         let relay = run(*pipe, *far, (false, buffer), Rc::clone(&progress), Clock::start());
         let feed = async {
             let (mut number, mut greatest) = (0, 0);
-            while number * 50_000 < sent {
+            while number * LENGTH < sent {
                 if gateway.flush().unwrap() {
-                    let (class, sealed) = (Class::Bulk, Bytes::from(vec![0; 50_000]));
+                    let (class, sealed) = (Class::Bulk, Bytes::from(vec![0; LENGTH as usize]));
                     gateway.queue_frame(&Frame::Sealed { class, number, sealed });
                     number += 1;
                 }

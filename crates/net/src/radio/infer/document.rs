@@ -65,6 +65,7 @@ struct Number {
     unbounded_value: Option<f64>,
     unit: &'static str,
     value: Option<f64>,
+    whole_cycles_value: Option<f64>,
 }
 
 impl Document {
@@ -96,11 +97,12 @@ fn powers_document(powers: &Powers, known: &Known) -> PowersDocument {
             found,
             name: profile.name_of(*quantity),
             not_apart_from: others.iter().map(|other| profile.name_of(*other)).collect(),
-            profile_value: profile.quantity_value(*quantity),
+            profile_value: profile.value_in_trace(powers, *quantity),
             standard_error: told.map(|fitted| fitted.error),
             unbounded_value: told.map(|fitted| fitted.unbounded),
             unit: if quantity.is_power() { "W" } else { "J" },
             value: told.map(|fitted| fitted.value),
+            whole_cycles_value: told.map(|fitted| fitted.whole_cycles()),
         }
     };
     PowersDocument {

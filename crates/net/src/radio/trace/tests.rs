@@ -176,6 +176,82 @@ fn a_truncated_capture_reports_the_fault_and_keeps_its_packets() {
     assert_eq!(read(&mut trace).unwrap().0.len(), 2);
 }
 
+/// A capture of a link type that is not read, or of frames without IP, is not empty.
+#[test]
+fn a_capture_without_a_packet_that_can_be_decoded_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.pcap");
+    let fault = |file: &[u8]| {
+        fs::write(&path, file).unwrap();
+        let error = open(&path).and_then(|mut trace| read(&mut trace)).unwrap_err();
+        let text = error.to_string().replace(&*path.display().to_string(), "a.pcap");
+        (text, error.hint())
+    };
+    let mut file = capture(&TALK);
+    file[20..24].copy_from_slice(&147_u32.to_le_bytes());
+    let (text, hint) = fault(&file);
+    assert_eq!(text, "cannot decode any packet of a.pcap: 3 packets, link type 147");
+    assert!(hint.contains("Ethernet"), "{hint}");
+    let mut arp = capture(&TALK[..1]);
+    arp[20..24].copy_from_slice(&1_u32.to_le_bytes());
+    arp[52..54].copy_from_slice(&[8, 6]);
+    assert_eq!(fault(&arp).0, "cannot decode any packet of a.pcap: 1 packet, ARP (0x0806)");
+}
+
+/// One packet of 2015 in a capture of 2023.
+#[test]
+fn a_wild_clock_does_not_make_years_of_idle_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.pcap");
+    let year = 365 * 86_400_000;
+    let wild = (1_430_000_000_000, [1, 2], [40_000, 9_000], 10);
+    let now = 1_430_000_000_000 + 8 * year;
+    let real = [0, 50, 8_000].map(|later| (now + later, [1, 2], [40_000, 9_000], 100));
+    for (packets, counted, sides) in [
+        (vec![wild, real[0], real[1], real[2]], [-60_000, 0, 50, 8_000], (1, 3)),
+        (
+            vec![real[0], real[1], real[2], (now + 9 * year, [1, 2], [1, 2], 9)],
+            [0, 50, 8_000, 68_000],
+            (3, 1),
+        ),
+    ] {
+        fs::write(&path, capture(&packets)).unwrap();
+        let mut trace = open(&path).unwrap();
+        let [gap] = *trace.long_gaps() else { panic!("{:?}", trace.long_gaps()) };
+        assert_eq!((gap.packets_before, gap.packets_after), sides);
+        let (packets, stats) = read(&mut trace).unwrap();
+        let millis = |packet: &Packet| packet.at.as_nanos() as i64 / 1_000_000 - now as i64;
+        assert_eq!(packets.iter().map(millis).collect::<Vec<_>>(), counted);
+        assert_eq!(stats.lasts(), 68.0);
+    }
+    // The same as text and as a table.
+    let text = folder.path().join("a.csv");
+    fs::write(&text, "time,bytes,direction\n1,60,up\n1700000000,60,up\n1700000001,60,up\n")
+        .unwrap();
+    let table_path = folder.path().join("packets.parquet");
+    table(&table_path, [1, year, year + 1].map(|at| (at, None, None)));
+    for path in [text, table_path] {
+        let mut trace = open(&path).unwrap();
+        assert_eq!(trace.long_gaps().len(), 1);
+        let lasts = read(&mut trace).unwrap().1.lasts();
+        assert!((60.0..=61.0).contains(&lasts), "{lasts}");
+    }
+}
+
+#[test]
+fn a_trace_of_another_network_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("packets.parquet");
+    table(&path, [(0, Some("wifi"), None), (1, Some("wifi"), None)]);
+    let selection = PacketSelection { network: Some("cellular"), ..PacketSelection::default() };
+    let mut trace = Trace::open(&path, &selection, &Progress::default()).unwrap();
+    let text = read(&mut trace).unwrap_err().to_string();
+    assert!(
+        text.ends_with("has no packet of a cellular network: 2 packets of other networks"),
+        "{text}"
+    );
+}
+
 #[test]
 fn a_trace_from_a_seed_is_the_same_each_time() {
     let made = |app: &str| TraceGenerator {

@@ -174,6 +174,8 @@ pub(super) struct Attempt<F> {
     pub(super) began: Time,
     pub(super) deadline: Time,
     pub(super) stage: Stage<F>,
+    /// Whether the peer has proved its key.
+    pub(super) is_secured: bool,
     /// Whether the path changed during the attempt. A failed attempt is then repeated at once.
     pub(super) is_outdated: bool,
 }
