@@ -99,6 +99,7 @@ pub struct Trace {
     /// Packets of a capture that are not in the trace.
     undecoded: BTreeMap<SkipReason, u64>,
     long_gaps: LongGaps,
+    is_empty: bool,
     /// Whether reading of a capture or stream was stopped; the trace ends there.
     is_stopped: bool,
 }
@@ -277,6 +278,7 @@ impl Trace {
             errors: Vec::new(),
             undecoded: BTreeMap::new(),
             long_gaps: LongGaps::default(),
+            is_empty: false,
             is_stopped: false,
         };
         if path.is_dir() {
@@ -341,9 +343,12 @@ impl Trace {
         {
             return;
         }
-        let mut gaps = LongGaps::default();
-        let _ = self.read(&progress, |packet| gaps.push(packet.at));
-        self.long_gaps = gaps.finish();
+        let (mut gaps, mut is_empty) = (LongGaps::default(), true);
+        let _ = self.read(&progress, |packet| {
+            is_empty = false;
+            gaps.push(packet.at);
+        });
+        (self.long_gaps, self.is_empty) = (gaps.finish(), is_empty);
     }
 
     /// The reason why no packet was read, `left_out` of other kinds of networks.
@@ -375,6 +380,7 @@ impl Trace {
             errors: Vec::new(),
             undecoded: BTreeMap::new(),
             long_gaps: LongGaps::default(),
+            is_empty: false,
             is_stopped: false,
         })
     }
@@ -396,10 +402,10 @@ impl Trace {
     }
 
     /// Packets of a capture that are not in the trace because their link type is not read, and a
-    /// hint.
+    /// hint. If the trace has no packet, the error of [`Trace::read`] says this.
     pub fn unread_links(&self) -> impl Iterator<Item = (String, Option<&'static str>)> {
-        let links =
-            self.undecoded.iter().filter(|(reason, _)| matches!(reason, SkipReason::Link(_)));
+        let links = self.undecoded.iter().filter(|_| !self.is_empty);
+        let links = links.filter(|(reason, _)| matches!(reason, SkipReason::Link(_)));
         links.map(|(reason, packets)| {
             (format!("cannot decode {}: {reason}", packet_count(packets)), reason.hint())
         })
@@ -501,7 +507,7 @@ fn read_csv(
     Ok(reader.map_or_else(Vec::new, |reader| reader.apps().to_vec()))
 }
 
-/// The time from the earliest packet of a table to the latest; `None` if it cannot be read.
+/// The time from the earliest packet of a table to the latest; `None` if it has none or cannot be read.
 fn table_span(tables: &Tables) -> Option<Span> {
     let mut times: Option<(Time, Time)> = None;
     let read = tables.read(PACKET_TABLE, &["time"], |batch, kinds, _| {
@@ -514,7 +520,7 @@ fn table_span(tables: &Tables) -> Option<Span> {
         Ok(())
     });
     read.ok()?.ok()?;
-    Some(times.map_or(Span::ZERO, |(first, last)| last.since(first)))
+    times.map(|(first, last)| last.since(first))
 }
 
 /// Reads a table of packets.

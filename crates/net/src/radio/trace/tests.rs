@@ -239,6 +239,20 @@ fn a_wild_clock_does_not_make_years_of_idle_time() {
 }
 
 #[test]
+fn a_capture_of_an_unread_link_type_says_so_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.pcap");
+    let mut bytes = capture(&TALK);
+    // The link type of a pcap file: one for private use.
+    bytes[20..24].copy_from_slice(&147_u32.to_le_bytes());
+    fs::write(&path, bytes).unwrap();
+    let mut trace = open(&path).unwrap();
+    assert_eq!(trace.unread_links().count(), 0);
+    let text = read(&mut trace).unwrap_err().to_string();
+    assert!(text.contains("cannot decode any packet"), "{text}");
+}
+
+#[test]
 fn a_trace_of_another_network_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("packets.parquet");
