@@ -12,6 +12,7 @@ from pathlib import Path
 
 import duckdb
 import pyarrow as pa
+from pyarrow import parquet
 
 from manyways import statistics, words
 from manyways.captures import schemas
@@ -19,6 +20,9 @@ from manyways.questions import ALL, Question, Test
 
 # So many values are looked at for modes; of more, a sample that is the same in every run.
 _MODE_VALUES = 100_000
+
+# Metadata of a table with the name and version of its schema: from `manyways flows`, from Arrow.
+_VERSION_KEYS = (b"manyways.schema", b"schema")
 
 
 class FlowsError(Exception):
@@ -134,8 +138,6 @@ class Flows:
         if not folder.is_dir():
             raise FlowsError(f"{folder} is no folder", "write tables with: manyways flows -o DIR")
         self._name = str(folder)
-        for part in (folder, *sorted(folder.glob("shard=*"))):
-            _check_version(part)
         found = False
         for table, schema in schemas().items():
             # A run of one machine, or the shards of many, or the sets of a live capture.
@@ -145,6 +147,8 @@ class Flows:
                 self._empty(table, schema)
                 continue
             found = True
+            for file in files:
+                _check_version(file, schema)
             paths = ", ".join("'" + str(file).replace("'", "''") + "'" for file in files)
             self._execute(
                 f"CREATE VIEW {table} AS SELECT * FROM "
@@ -238,15 +242,16 @@ def _is_empty(table: pa.Table, asked: Question) -> bool:
     return not asked.by and not table.column("count")[0].as_py()
 
 
-def _check_version(folder: Path) -> None:
-    manifest = folder / "flows.json"
+def _check_version(file: Path, schema: pa.Schema) -> None:
     try:
-        schema = json.loads(manifest.read_text()).get("schema", "")
-    except (OSError, ValueError, AttributeError):
-        return
-    expected = next(iter(schemas().values())).metadata[b"schema"].decode()
-    if schema != expected:
+        notes = parquet.read_metadata(file).metadata or {}
+    except (OSError, pa.ArrowException):
+        return  # The query says what is wrong with it.
+    expected = schema.metadata[b"schema"]
+    version = next((notes[key] for key in _VERSION_KEYS if key in notes), expected)
+    if version != expected:
         raise FlowsError(
-            f"{folder} has tables of {schema}, and this package reads {expected}",
-            "write them again with the manyways of this version",
+            f"{file} has the schema {version.decode(errors='replace')}, "
+            f"and this package reads {expected.decode()}",
+            "write the tables again with the manyways of this version",
         )

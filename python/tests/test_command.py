@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from pyarrow import parquet
 
 from manyways.questions import ALL
 
@@ -73,11 +74,14 @@ def test_failures_have_a_sentence_and_a_hint(folder, tmp_path, arguments, code, 
     for name in ("EMPTY", "OLD", "OLDER", "BROKEN"):
         folders[name] = tmp_path / name
         folders[name].mkdir()
-    (folders["OLD"] / "flows.json").write_text('{"schema": "manyways-flows/0"}')
-    # A set of a live capture.
-    older = folders["OLDER"] / "shard=2026-01-31T12-00-00Z"
-    older.mkdir()
-    (older / "flows.json").write_text('{"schema": "manyways-flows/0"}')
+    # One table of a folder, and a set of a live capture, as an earlier version wrote them.
+    old_set = folders["OLDER"] / "shard=2026-01-31T12-00-00Z"
+    old_set.mkdir()
+    parquet.write_table(parquet.read_table(folder / "tcp.parquet"), folders["OLD"] / "tcp.parquet")
+    for old, table in ((folders["OLD"], "udp"), (old_set, "tcp")):
+        rows = parquet.read_table(folder / f"{table}.parquet")
+        rows = rows.replace_schema_metadata({"manyways.schema": "manyways-flows/0"})
+        parquet.write_table(rows, old / f"{table}.parquet")
     (folders["BROKEN"] / "tcp.parquet").write_text("this is no table")
     failed = run(*(folders.get(argument, argument) for argument in arguments), cwd=tmp_path)
     assert failed.returncode == code, failed
