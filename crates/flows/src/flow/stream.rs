@@ -31,7 +31,8 @@ const ASSUMED_MSS: u32 = 1_460;
 /// Smaller payloads say nothing about the size of full segments (RFC 9293, 3.7.1).
 const MIN_FULL_SIZE: u32 = 536;
 /// An ACK of a single segment that takes this much longer than the fastest one was probably delayed
-/// (RFC 1122, 4.2.3.2, permits 500 ms; systems use 40 ms and more).
+/// (RFC 1122, 4.2.3.2, permits 500 ms; systems use 40 ms and more), unless the next segment follows
+/// sooner: its arrival ends the delay, so the longer time is that of a queue.
 const DELAYED_ACK_MARGIN: Span = Span::from_millis(35);
 
 /// Returns the offset of the first data byte: far enough from 0 for segments that arrive late.
@@ -652,7 +653,7 @@ impl Stream {
         let at = newest.filter(|_| is_clear && to <= reached);
         // Clocks of captures may step back.
         let receiver_rtt =
-            at.filter(|at| now > *at).and_then(|at| self.add_receiver_rtt(now.since(at), bytes));
+            at.filter(|at| now > *at).and_then(|at| self.add_receiver_rtt(now, at, bytes));
         self.remove_holes(now, to);
         if to > self.captured_end {
             let hole = Hole { begin: self.captured_end, end: to, since: now, tsval: None };
@@ -664,9 +665,14 @@ impl Stream {
         receiver_rtt
     }
 
-    fn add_receiver_rtt(&mut self, rtt: Span, bytes: u64) -> Option<Span> {
+    /// Adds the time from `at`, when the last acknowledged segment passed, to its ACK.
+    fn add_receiver_rtt(&mut self, now: Time, at: Time, bytes: u64) -> Option<Span> {
+        let rtt = now.since(at);
         let min = self.receiver_rtt.min().unwrap_or(rtt);
-        if bytes <= u64::from(self.mss) && rtt.saturating_sub(min) >= DELAYED_ACK_MARGIN {
+        let is_late = rtt.saturating_sub(min) >= DELAYED_ACK_MARGIN;
+        let is_followed =
+            || self.sent.front().is_some_and(|next| next.at < at + DELAYED_ACK_MARGIN);
+        if bytes <= u64::from(self.mss) && is_late && !is_followed() {
             self.basic_counts.delayed_acks += 1;
             return None;
         }

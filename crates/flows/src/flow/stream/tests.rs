@@ -164,6 +164,27 @@ fn an_acknowledgement_that_was_held_back_is_no_measure() {
     assert_eq!((harness.counts().delayed_acks, harness.stream.receiver_rtt().count()), (1, 6));
 }
 
+#[test]
+fn an_acknowledgement_of_one_segment_of_many_was_in_a_queue() {
+    let mut harness = Harness::new(0);
+    // A queue that grows: a segment each 2 ms, of which one each 4 ms leaves the queue.
+    let mut acks = 0;
+    for at in 0..200 {
+        if at % 2 == 0 {
+            harness.sends(at, at as u32 / 2);
+        }
+        if at >= 24 && at % 4 == 0 {
+            acks += 1;
+            harness.acks(at, acks);
+        }
+    }
+    let counts = (harness.counts().delayed_acks, harness.stream.receiver_rtt().count());
+    assert_eq!(counts, (0, 44));
+    // The times grow from 24 to 110 ms, and the median of many is within 0.8 %.
+    let median = median(&harness).unwrap().as_secs_f64();
+    assert!((median / 0.067 - 1.0).abs() < 0.008, "{median}");
+}
+
 /// Segment 1 of six is lost after the capture point, and retransmitted at 30 ms.
 fn with_loss(acks: impl Fn(&mut Harness)) -> Harness {
     let mut harness = Harness::new(0);
