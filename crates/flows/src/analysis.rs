@@ -64,7 +64,7 @@ pub use self::udp::UdpFlow;
 use crate::columns::{SCHEMA, columns};
 use crate::device;
 use crate::filter::{Candidate, Filter};
-use crate::flow::{self, FlowContext, Handled, HeldPacket, Table};
+use crate::flow::{self, FlowContext, HeldPacket, Table};
 use crate::server::Organisations;
 use manyways_record::table::{Column, Row};
 use manyways_unit::Prefix;
@@ -248,16 +248,11 @@ impl Counters {
         match class {
             Class::Tcp => self.tcp += 1,
             Class::TcpMalformed => self.tcp_malformed += 1,
-            Class::Udp(content) => {
-                self.udp += 1;
-                content.into_iter().for_each(|content| self.unread.add(content, 1));
-            }
+            Class::Udp => self.udp += 1,
             Class::UdpMalformed => self.udp_malformed += 1,
-            Class::OtherIp(content) => {
-                self.other_protocols += 1;
-                self.unread.add(content, 1);
-            }
-            Class::NotIp(reason) => self.undecoded.add(reason, 1),
+            Class::OtherIp => self.other_protocols += 1,
+            // `undecoded` has its number.
+            Class::NotIp => {}
             Class::Bluetooth => self.bluetooth += 1,
             Class::Fragment => self.other_fragments += 1,
         }
@@ -393,7 +388,7 @@ impl Analysis {
         let found = &frame::ip_packet(interface.link, packet.bytes, packet.length);
         let class = match found {
             Ok(datagram) => self.handle_datagram((interface, packet), datagram),
-            Err(opaque) => Class::NotIp(*opaque),
+            Err(opaque) => self.count_undecoded(*opaque),
         };
         self.count(packet.at, 1, packet.length, class);
         if !is_ethernet {
@@ -494,7 +489,7 @@ impl Analysis {
             let (parts, whole) = (whole.fragments, whole.packet(datagram));
             if filter.matches(&of(frames, Ok(&whole))) {
                 self.counters.fragments += parts as u64;
-                let class = self.handle_transport((interface, packet), frames, &whole);
+                let class = self.handle_whole((interface, packet), frames, &whole);
                 self.count(packet.at, parts as u64, frames, class);
             }
             return;
@@ -506,19 +501,25 @@ impl Analysis {
             return;
         }
         let class = match &found {
-            Ok(datagram) => self.handle_transport((interface, packet), packet.length, datagram),
+            Ok(datagram) => self.handle_whole((interface, packet), packet.length, datagram),
             Err(_) if link.is_bluetooth() => self.handle_bluetooth(interface, packet),
-            Err(opaque) => Class::NotIp(*opaque),
+            Err(opaque) => self.count_undecoded(*opaque),
         };
         self.count(packet.at, 1, packet.length, class);
         self.handle_subframes((interface, packet), &found, Some(filter));
     }
 
+    #[inline]
     fn count(&mut self, at: Time, frames: u64, bytes: usize, class: Class) {
         self.counters.count(at, frames, bytes, class);
         if self.settings.overview {
             self.counters.timeline.record(at, Volume { flows: [0; 2], all: bytes as u64 });
         }
+    }
+
+    fn count_undecoded(&mut self, reason: SkipReason) -> Class {
+        self.counters.undecoded.add(reason, 1);
+        Class::NotIp
     }
 
     fn handle_bluetooth(&mut self, interface: &Interface, packet: &Packet<'_>) -> Class {
@@ -536,14 +537,32 @@ impl Analysis {
         datagram: &IpPacket<'_>,
     ) -> Class {
         let Some(part) = datagram.fragment else {
-            return self.handle_transport((interface, packet), packet.length, datagram);
+            return self.handle_whole((interface, packet), packet.length, datagram);
         };
         self.counters.fragments += 1;
         let Some(whole) = self.fragments.add(packet.at, datagram, part) else {
             return Class::Fragment;
         };
         let frames = frame_bytes(&whole, packet, datagram);
-        self.handle_transport((interface, packet), frames, &whole.packet(datagram))
+        self.handle_whole((interface, packet), frames, &whole.packet(datagram))
+    }
+
+    /// Handles a whole packet that no counter has yet.
+    #[inline]
+    fn handle_whole(
+        &mut self,
+        of: (&Interface, &Packet<'_>),
+        frames: usize,
+        datagram: &IpPacket<'_>,
+    ) -> Class {
+        let class = self.handle_transport(of, frames, datagram);
+        let content = match class {
+            Class::Udp => frame::unread(datagram),
+            Class::OtherIp => frame::unread(datagram).or(Some(Unread::Protocol(datagram.protocol))),
+            _ => None,
+        };
+        content.into_iter().for_each(|content| self.counters.unread.add(content, 1));
+        class
     }
 
     /// `frames` is the original length of all frames of the packet, in bytes.
@@ -563,16 +582,10 @@ impl Analysis {
                 None => (Class::TcpMalformed, None),
             },
             UDP => match manyways_wire::udp::Datagram::read(bytes, length) {
-                Some(carried) => {
-                    let class = Class::Udp(frame::unread(datagram));
-                    (class, self.handle_udp(packet.at, datagram, &carried))
-                }
+                Some(carried) => (Class::Udp, self.handle_udp(packet.at, datagram, &carried)),
                 None => (Class::UdpMalformed, None),
             },
-            other => {
-                let content = frame::unread(datagram).unwrap_or(Unread::Protocol(other));
-                (Class::OtherIp(content), None)
-            }
+            _ => (Class::OtherIp, None),
         };
         if let (true, Some((_, from))) = (self.settings.overview, flow) {
             let mut volume = Volume::default();
@@ -608,6 +621,8 @@ impl Analysis {
 
     /// Handles a TCP segment, and earlier ones that it explains if it `is_first` handled now.
     /// Returns its flow and its sender; `None` if it does not fit its connection.
+    // Called for each packet, and never more than two deep.
+    #[inline(always)]
     fn handle_segment(
         &mut self,
         now: Time,
@@ -615,10 +630,9 @@ impl Analysis {
         segment: &Segment<'_>,
         is_first: bool,
     ) -> Option<(FlowId, Endpoint)> {
-        let context = match self.tcp.handle(now, datagram, segment) {
-            Handled::Segment(context) => context,
-            Handled::Replay(packets) if is_first => return self.replay(&packets),
-            Handled::Replay(_) | Handled::Refused => return None,
+        let Some(context) = self.tcp.handle(now, datagram, segment) else {
+            let packets = self.tcp.take_replay();
+            return if is_first { self.replay(&packets) } else { None };
         };
         let FlowContext { from, offset: place, connection, attached, .. } = context;
         // Computed only when needed, which is rare.
@@ -666,6 +680,7 @@ impl Analysis {
     }
 
     /// Handles packets whose connection is known by now. Returns the flow and the sender of the last.
+    #[inline(never)]
     fn replay(&mut self, packets: &[HeldPacket]) -> Option<(FlowId, Endpoint)> {
         let mut last = None;
         for held in packets {

@@ -24,4 +24,4 @@ pub use reassembly::{MAX_PENDING_BYTES, MAX_PENDING_PIECES, Reassembler};
 pub use stream::{
     AckOutcome, Counts, MAX_HOLES, MAX_UNACKED_SEGMENTS, Retransmissions, SegmentOutcome, Stream,
 };
-pub use table::{Flow, FlowContext, Handled, Limits, Table};
+pub use table::{Flow, FlowContext, Limits, Table};

@@ -15,7 +15,7 @@ use manyways_unit::{Span, Time};
 use super::ChainDirection;
 use super::pairing::MAX_TRACKS;
 use super::track::{SequenceSource, Track, TrackContent};
-use crate::flow::{Connection, Flow, FlowContext, Handled, Limits, Reassembler, Table};
+use crate::flow::{Connection, Flow, FlowContext, Limits, Reassembler, Table};
 use manyways_wire::bluetooth::{Data, Direction, Host};
 use manyways_wire::capture::{Interface, Packet};
 use manyways_wire::frame::{self, Fragments, IpPacket, SkipReason};
@@ -181,18 +181,14 @@ impl TrackExtractor {
     ) {
         let Self { table, output: out, names, next_number: next, piece_count: pieces, .. } = self;
         let (source, destination) = (datagram.source, datagram.destination);
-        let context = match table.handle(now, datagram, segment) {
-            Handled::Segment(context) => context,
-            Handled::Replay(packets) if is_first => {
-                for held in packets {
-                    let packet = held.packet();
-                    if let Some(segment) = Segment::read(packet.payload, packet.payload_length) {
-                        self.handle_segment(held.at, &packet, &segment, false);
-                    }
+        let Some(context) = table.handle(now, datagram, segment) else {
+            for held in table.take_replay().into_iter().filter(|_| is_first) {
+                let packet = held.packet();
+                if let Some(segment) = Segment::read(packet.payload, packet.payload_length) {
+                    self.handle_segment(held.at, &packet, &segment, false);
                 }
-                return;
             }
-            Handled::Replay(_) | Handled::Refused => return,
+            return;
         };
         let FlowContext { from, offset: place, connection, attached, .. } = context;
         let number = *attached.number.get_or_insert_with(|| {

@@ -2,21 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use manyways_wire::frame::{SkipReason, Unread};
-
 /// Maximum number of kinds that a [`Tally`] distinguishes.
 const MAX_KINDS: usize = 1_024;
 
-/// The class of a packet; each packet has exactly one.
+/// The class of a packet; each packet has exactly one. It has no content, because it is returned for
+/// each packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
     Tcp,
     TcpMalformed,
-    /// With the content of a tunnel that is not read.
-    Udp(Option<Unread>),
+    Udp,
     UdpMalformed,
-    OtherIp(Unread),
-    NotIp(SkipReason),
+    OtherIp,
+    NotIp,
     Bluetooth,
     /// A fragment that completes no packet.
     Fragment,

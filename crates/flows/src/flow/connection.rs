@@ -412,7 +412,10 @@ impl Connection {
                 self.on_ack(now, from.other(), segment, window, mss);
             }
         }
-        let begin = self.on_data(now, from, segment, mss);
+        let begin = match self.on_bare(now, from, segment, mss) {
+            Some(begin) => begin,
+            None => self.on_data(now, from, segment, mss),
+        };
         let is_syn = u64::from(segment.flags.has(Flags::SYN));
         (segment.length > 0).then_some(begin + is_syn)
     }
@@ -459,7 +462,7 @@ impl Connection {
         }
         let Some(mss) = self.mss_option() else { return };
         for stream in self.endpoints.iter_mut().filter_map(|end| end.stream.as_mut()) {
-            stream.set_mss(mss.into());
+            stream.set_mss(mss);
         }
     }
 
@@ -535,6 +538,27 @@ impl Connection {
         }
     }
 
+    /// Handles a segment of endpoint `from` without data, SYN or FIN, if it is not the first one:
+    /// half of all segments need not more than this. Returns its offset in the stream.
+    fn on_bare(
+        &mut self,
+        now: Time,
+        from: Endpoint,
+        segment: &Segment<'_>,
+        mss: u32,
+    ) -> Option<u64> {
+        if segment.length > 0 || segment.flags.has(Flags(Flags::SYN.0 | Flags::FIN.0)) {
+            return None;
+        }
+        let endpoint = &mut self.endpoints[from as usize];
+        // It neither releases nor repeats data, so that no round-trip time is needed.
+        let outcome = endpoint.stream.as_mut()?.on_segment(now, segment, None);
+        if let Some(ack_clock) = &mut endpoint.ack_clock {
+            ack_clock.on_segment(now, &outcome, segment.options.timestamps(), None, mss);
+        }
+        Some(outcome.begin)
+    }
+
     /// Handles a segment of endpoint `from`. Returns its offset in the stream.
     fn on_data(&mut self, now: Time, from: Endpoint, segment: &Segment<'_>, mss: u32) -> u64 {
         let mss_option = self.mss_option();
@@ -546,7 +570,7 @@ impl Connection {
         let endpoint = &mut self.endpoints[from as usize];
         let stream = endpoint.stream.get_or_insert_with(|| {
             let mut stream = Stream::new(segment);
-            mss_option.into_iter().for_each(|mss| stream.set_mss(mss.into()));
+            mss_option.into_iter().for_each(|mss| stream.set_mss(mss));
             stream
         });
         let before = stream.loss_retransmissions();

@@ -18,9 +18,11 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// Values per part.
-    const VALUES_PER_PART: usize =
-        if size_of::<Option<T>>() < PART_BYTES { PART_BYTES / size_of::<Option<T>>() } else { 1 };
+    /// Values per part: a power of two, because each access divides by it.
+    const VALUES_PER_PART: usize = {
+        let fitting = PART_BYTES / size_of::<Option<T>>();
+        if fitting > 1 { 1 << fitting.ilog2() } else { 1 }
+    };
 
     /// Stores a value. Returns its index.
     pub(super) fn insert(&mut self, thing: T) -> u32 {

@@ -27,9 +27,9 @@ pub const MAX_HOLES: usize = 64;
 /// Maximum number of bytes in flight (RFC 7323, 2.3).
 const MAX_WINDOW: u64 = 1 << 30;
 /// Assumed segment size until it is known.
-const ASSUMED_MSS: u32 = 1_460;
+const ASSUMED_MSS: u16 = 1_460;
 /// Smaller payloads say nothing about the size of full segments (RFC 9293, 3.7.1).
-const MIN_FULL_SIZE: u32 = 536;
+const MIN_FULL_SIZE: u16 = 536;
 /// An ACK of a single segment that takes this much longer than the fastest one was probably delayed
 /// (RFC 1122, 4.2.3.2, permits 500 ms; systems use 40 ms and more), unless the next segment follows
 /// sooner: its arrival ends the delay, so the longer time is that of a queue.
@@ -60,15 +60,10 @@ pub struct Stream {
     sacked_bytes: u32,
     /// `None` while no byte is missing or repeated, as in most streams.
     loss: Option<Box<LossStats>>,
-    mss: u32,
+    mss: u16,
     /// Largest payload of at most `mss`; the size of full segments where no SYN has the option.
-    own_size: u32,
+    own_size: u16,
     has_mss_option: bool,
-    /// Data segments of the current packet that no counter of retransmissions or losses has yet, so
-    /// that a packet counts at most once.
-    segments_left: u32,
-    /// Payload bytes of the current packet.
-    packet_bytes: u32,
     has_syn: bool,
     fin: Option<Offset>,
     /// Whether the latest segment was not full and no data waited after it.
@@ -96,6 +91,11 @@ struct BasicCounts {
 /// State of a stream with missing or repeated bytes.
 #[derive(Clone, Debug, Default)]
 struct LossStats {
+    /// Data segments of the current packet that no counter of retransmissions or losses has yet, so
+    /// that a packet counts at most once.
+    segments_left: u32,
+    /// Payload bytes of the current packet.
+    packet_bytes: u32,
     holes: Vec<Hole>,
     /// The latest bytes that were acknowledged without being captured: they may be recorded late.
     acked_hole: Option<Hole>,
@@ -284,8 +284,6 @@ impl Stream {
             mss: ASSUMED_MSS,
             own_size: 0,
             has_mss_option: false,
-            segments_left: 0,
-            packet_bytes: 0,
             has_syn,
             fin: None,
             is_app_limited: true,
@@ -298,7 +296,7 @@ impl Stream {
     }
 
     /// Sets the size of full segments, in bytes, as an option of a SYN states it.
-    pub fn set_mss(&mut self, mss: u32) {
+    pub fn set_mss(&mut self, mss: u16) {
         (self.mss, self.has_mss_option) = (mss.max(1), true);
     }
 
@@ -462,38 +460,43 @@ impl Stream {
             return outcome;
         }
         let carried = self.carried_segments(segment.length);
-        (self.segments_left, self.packet_bytes) = (carried, segment.length);
+        if begin != self.captured_end || self.loss.is_some() {
+            let loss = self.loss_mut();
+            (loss.segments_left, loss.packet_bytes) = (carried, segment.length);
+        }
         self.basic_counts.data_segments = self.basic_counts.data_segments.saturating_add(carried);
-        let outcome = match end > self.captured_end {
-            true => {
-                let outcome = self.on_new_data(now, begin, end, mark);
-                let max = self.mss.saturating_sub(segment.options.length() as u32).max(1);
-                // A sender sets PSH when it has sent all its data (RFC 9293, 3.9.1): a short
-                // segment without PSH fills up a window.
-                let is_full = segment.length == max
-                    || segment.length > max && segment.length.is_multiple_of(max);
-                self.is_app_limited =
-                    !is_full && (segment.length == 0 || segment.flags.has(Flags::PSH));
-                outcome
-            }
-            false if segment.length == 0 => self.on_control_again(now, segment, begin, mark),
-            false => self.on_retransmission(now, begin, end, mark),
-        };
+        if end <= self.captured_end {
+            let outcome = match segment.length == 0 {
+                true => self.on_control_again(now, segment, begin, mark),
+                false => self.on_retransmission(now, begin, end, mark),
+            };
+            self.update_tsval(stamp);
+            return SegmentOutcome { in_flight, ..outcome };
+        }
+        // Most segments are here: copies of the outcome would dominate the cost of this function.
+        let was_app_limited = self.is_app_limited;
+        let max = u32::from(self.mss).saturating_sub(segment.options.length() as u32).max(1);
+        // A sender sets PSH when it has sent all its data (RFC 9293, 3.9.1): a short segment without
+        // PSH fills up a window.
+        let is_full =
+            segment.length == max || segment.length > max && segment.length.is_multiple_of(max);
+        self.is_app_limited = !is_full && (segment.length == 0 || segment.flags.has(Flags::PSH));
+        let is_retransmission = self.on_new_data(now, begin, end, mark);
         self.update_tsval(stamp);
-        SegmentOutcome { in_flight, ..outcome }
+        SegmentOutcome { is_new: true, is_retransmission, was_app_limited, in_flight, begin, end }
     }
 
     /// Returns the number of segments in a packet, which may be merged from several.
     fn carried_segments(&mut self, length: u32) -> u32 {
         // Divisions would dominate the cost of this function.
-        if length <= self.mss {
+        if length <= self.mss.into() {
             if !self.has_mss_option {
-                self.own_size = self.own_size.max(length);
+                self.own_size = self.own_size.max(u16::try_from(length).unwrap_or(u16::MAX));
             }
             return (length > 0).into();
         }
         let is_told = self.has_mss_option || self.own_size < MIN_FULL_SIZE;
-        length.div_ceil(if is_told { self.mss } else { self.own_size })
+        length.div_ceil(if is_told { self.mss } else { self.own_size }.into())
     }
 
     /// Handles another copy of a SYN or FIN without data: no data is lost with it.
@@ -532,11 +535,14 @@ impl Stream {
     /// Whether a segment is only a keep-alive or a zero-window probe.
     fn on_probe(&mut self, segment: &Segment<'_>, begin: u64) -> bool {
         let says_more = segment.flags.has(Flags(Flags::SYN.0 | Flags::FIN.0 | Flags::RST.0));
+        if segment.length > 1 || says_more {
+            return false;
+        }
         let is_said = begin + 1 == self.captured_end && self.acked >= self.captured_end;
         let is_closed = self.window_limit() == Some(self.acked);
         // Of some systems a probe carries the next byte, each time again (RFC 9293, 3.8.6.1).
         let is_beyond = segment.length == 1 && is_closed && begin == self.acked;
-        if says_more || segment.length > 1 || !(is_said || is_beyond) {
+        if !(is_said || is_beyond) {
             return false;
         }
         match is_closed {
@@ -547,8 +553,8 @@ impl Stream {
         is_said || begin < self.captured_end
     }
 
-    /// Handles a segment with new bytes, and possibly with old ones.
-    fn on_new_data(&mut self, now: Time, begin: u64, end: u64, mark: CopyId) -> SegmentOutcome {
+    /// Handles a segment with new bytes. Returns whether it also has old ones.
+    fn on_new_data(&mut self, now: Time, begin: u64, end: u64, mark: CopyId) -> bool {
         let (is_again, stamp) = (begin < self.captured_end, mark.tsval);
         self.fill_holes(now, begin, end, mark);
         if begin > self.captured_end {
@@ -574,14 +580,7 @@ impl Stream {
         }
         let in_flight = u32::try_from(self.in_flight()).unwrap_or(u32::MAX);
         self.basic_counts.max_in_flight = self.basic_counts.max_in_flight.max(in_flight);
-        SegmentOutcome {
-            is_new: true,
-            is_retransmission: is_again,
-            was_app_limited: self.is_app_limited,
-            begin,
-            end,
-            ..SegmentOutcome::default()
-        }
+        is_again
     }
 
     /// Handles an ACK of the peer.

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hash, Hasher};
+use std::mem;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use foldhash::fast::RandomState;
@@ -43,6 +44,8 @@ pub struct Table<A = ()> {
     closed: VecDeque<(Time, EntryRef)>,
     /// Connections that hold packets, oldest first.
     holding: VecDeque<EntryRef>,
+    /// Packets that wait for `take_replay`.
+    replay: Vec<HeldPacket>,
     /// Ended connections that wait for `poll`; no longer found by key.
     ended: VecDeque<u32>,
     /// Number of connections so far.
@@ -61,17 +64,6 @@ pub struct Flow<A = ()> {
     pub connection: Connection,
     /// Value of the caller.
     pub attached: A,
-}
-
-/// Result of handling a segment.
-#[derive(Debug)]
-pub enum Handled<'a, A> {
-    Segment(FlowContext<'a, A>),
-    /// Its numbers do not fit the connection between these endpoints: it counts nowhere.
-    Refused,
-    /// It shows where earlier packets belong that did not fit. They and this one are to be handled
-    /// now.
-    Replay(Vec<HeldPacket>),
 }
 
 /// The connection of a segment.
@@ -134,6 +126,7 @@ impl<A: Default> Table<A> {
             examinations: VecDeque::new(),
             closed: VecDeque::new(),
             holding: VecDeque::new(),
+            replay: Vec::new(),
             ended: VecDeque::new(),
             count: 0,
             evicted: 0,
@@ -154,14 +147,17 @@ impl<A: Default> Table<A> {
         self.evicted
     }
 
-    /// Handles the segment in an IP packet.
-    #[inline]
+    /// Handles the segment in an IP packet. Returns its connection; `None` if its numbers do not fit
+    /// the connection between these endpoints: then it counts nowhere, unless [`Self::take_replay`]
+    /// returns it.
+    // Called for each packet, and the result is large.
+    #[inline(always)]
     pub fn handle(
         &mut self,
         now: Time,
         packet: &IpPacket<'_>,
         segment: &Segment<'_>,
-    ) -> Handled<'_, A> {
+    ) -> Option<FlowContext<'_, A>> {
         if self.is_examination_due(now) {
             self.examine(now);
         }
@@ -172,60 +168,77 @@ impl<A: Default> Table<A> {
         let found = self.find(hash, &key).map(|(index, entry)| {
             // A clock that steps back by more than the timeout ends a connection, too.
             let silence = now.distance(entry.connection.last());
-            (index, silence > self.limits.idle || entry.is_new_connection(is_first, segment))
+            if silence > self.limits.idle || entry.is_new_connection(is_first, segment) {
+                return (index, None);
+            }
+            (index, Some(entry.connection.fit(now, entry.endpoint(is_first), segment)))
         });
-        let index = match found {
-            Some((place, false)) => place,
+        let (index, fit) = match found {
+            Some((index, Some(fit))) => (index, fit),
             found => {
                 found.into_iter().for_each(|(index, _)| self.end(index));
-                self.insert(now, (hash, key), is_first, segment)
+                (self.insert(now, (hash, key), is_first, segment), Fit::Fits)
             }
         };
-        let Some(entry) = self.entries.get_mut(index) else { return Handled::Refused };
-        let end = entry.endpoint(is_first);
         let mut is_ack_fitting = true;
-        match entry.connection.fit(now, end, segment) {
-            Fit::Fits => {}
-            Fit::Refused => {
-                let verdict = entry.connection.on_refused(now, end, packet, segment);
-                return self.follow(index, verdict);
-            }
-            Fit::AckRefused => {
-                let (counts, verdict) = entry.connection.on_refused_ack(end, segment);
-                if let Verdict::Continues(of, mut packets) = verdict {
-                    packets.push(HeldPacket::new(now, packet));
-                    return self.follow(index, Verdict::Continues(of, packets));
+        if fit != Fit::Fits {
+            match self.on_unfit(fit, index, (now, is_first), packet, segment) {
+                Ok(counts) => is_ack_fitting = counts,
+                Err(verdict) => {
+                    self.follow(index, verdict);
+                    return None;
                 }
-                is_ack_fitting = counts;
             }
         }
-        let Some(entry) = self.entries.get_mut(index) else { return Handled::Refused };
+        let entry = self.entries.get_mut(index)?;
+        let end = entry.endpoint(is_first);
         let at = entry.connection.accept(now, end, segment, is_ack_fitting);
         if !entry.is_closed && entry.connection.is_closed() {
             entry.is_closed = true;
             self.closed.push_back((now, EntryRef { index, number: entry.number as u32 }));
         }
         let Entry { number, connection, attached, .. } = entry;
-        Handled::Segment(FlowContext {
-            number: *number,
-            from: end,
-            offset: at,
-            connection,
-            attached,
-        })
+        Some(FlowContext { number: *number, from: end, offset: at, connection, attached })
+    }
+
+    /// Handles numbers of a segment that do not fit its connection. Returns whether its
+    /// acknowledgment number counts all the same, or what the segment shows.
+    #[inline(never)]
+    fn on_unfit(
+        &mut self,
+        fit: Fit,
+        index: u32,
+        (now, is_first): (Time, bool),
+        packet: &IpPacket<'_>,
+        segment: &Segment<'_>,
+    ) -> Result<bool, Verdict> {
+        let Some(entry) = self.entries.get_mut(index) else { return Err(Verdict::Unclear) };
+        let end = entry.endpoint(is_first);
+        if fit == Fit::Refused {
+            return Err(entry.connection.on_refused(now, end, packet, segment));
+        }
+        let (counts, verdict) = entry.connection.on_refused_ack(end, segment);
+        if let Verdict::Continues(of, mut packets) = verdict {
+            packets.push(HeldPacket::new(now, packet));
+            return Err(Verdict::Continues(of, packets));
+        }
+        Ok(counts)
+    }
+
+    /// Returns the packets whose connection the latest segment has shown, itself included, because
+    /// they did not fit before. They are to be handled now.
+    pub fn take_replay(&mut self) -> Vec<HeldPacket> {
+        mem::take(&mut self.replay)
     }
 
     /// Does what a segment shows that does not fit.
     #[inline(never)]
-    fn follow(&mut self, index: u32, verdict: Verdict) -> Handled<'_, A> {
+    fn follow(&mut self, index: u32, verdict: Verdict) {
         match verdict {
-            Verdict::Unclear => {
-                self.limit_holding(index);
-                Handled::Refused
-            }
+            Verdict::Unclear => self.limit_holding(index),
             Verdict::NewConnection(packets) => {
                 self.end(index);
-                Handled::Replay(packets)
+                self.replay = packets;
             }
             Verdict::Continues(end, packets) => {
                 let first = packets.first().zip(self.entries.get_mut(index));
@@ -238,7 +251,7 @@ impl<A: Default> Table<A> {
                 if !continues {
                     self.end(index);
                 }
-                Handled::Replay(packets)
+                self.replay = packets;
             }
         }
     }
@@ -669,9 +682,7 @@ mod tests {
             bytes.extend([0x50, 0x10, 1, 0, 0, 0, 0, 0]);
             let segment = Segment::read(&bytes, 20).unwrap();
             let packet = datagram(true, &bytes, 20);
-            let Handled::Segment(context) = table.handle(Time::ZERO, &packet, &segment) else {
-                panic!("{segment:?}");
-            };
+            let context = table.handle(Time::ZERO, &packet, &segment).unwrap();
             assert_eq!(
                 (context.from, context.connection.started()),
                 (Endpoint::Client, Time::ZERO)

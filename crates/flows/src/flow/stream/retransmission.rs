@@ -186,7 +186,7 @@ impl Stream {
         loss.acked_hole =
             most.filter(|(begin, end)| begin < end).map(|(begin, end)| Hole { begin, end, ..hole });
         // A FIN has a number, but is not a byte.
-        let bytes = (to - from).min(self.packet_bytes.into());
+        let bytes = (to - from).min(loss.packet_bytes.into());
         loss.never_captured = loss.never_captured.saturating_sub(bytes);
         if now.since(hole.since) < MAX_REORDERING_DELAY {
             loss.uncaptured = loss.uncaptured.saturating_sub(bytes);
@@ -203,8 +203,10 @@ impl Stream {
 
     /// Takes the data segments of a range from those that the current packet still has.
     fn take_segments(&mut self, begin: u64, end: u64) -> u32 {
-        let taken = self.segments(begin, end).min(self.segments_left);
-        self.segments_left -= taken;
+        let all = self.segments(begin, end);
+        let left = &mut self.loss_mut().segments_left;
+        let taken = all.min(*left);
+        *left -= taken;
         taken
     }
 
@@ -295,7 +297,7 @@ impl Stream {
     /// Whether ACKs signalled a loss to the sender.
     fn has_loss_signal(&self) -> bool {
         self.dup_acks >= DUP_ACK_THRESHOLD
-            || self.sacked_bytes >= SACK_THRESHOLD.saturating_mul(self.mss)
+            || self.sacked_bytes >= SACK_THRESHOLD.saturating_mul(self.mss.into())
     }
 
     fn start_recovery(&mut self, cause: Cause) {
@@ -333,7 +335,7 @@ impl Stream {
     /// Handles a DSACK: the last copy of these bytes was spurious. Several copies are reported one
     /// by one.
     pub(super) fn on_dsack(&mut self, begin: u64, end: u64) {
-        let mss = self.mss;
+        let mss = self.mss.into();
         let Some(counts) = &mut self.loss else { return };
         let is_in = |resent: &PendingRetransmission| {
             begin < end && resent.begin < end && begin < resent.end
@@ -376,7 +378,7 @@ impl Stream {
 
     /// Number of original segments, whether or not they were merged later.
     fn segments(&self, begin: u64, end: u64) -> u32 {
-        segments(begin, end, self.mss)
+        segments(begin, end, self.mss.into())
     }
 }
 

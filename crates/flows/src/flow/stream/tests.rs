@@ -40,7 +40,7 @@ impl Harness {
     fn new(origin: u32) -> Self {
         let bytes = header(origin, 0, 0x10, &[]);
         let mut stream = Stream::new(&Segment::read(&bytes, bytes.len()).unwrap());
-        stream.set_mss(MSS);
+        stream.set_mss(MSS as u16);
         Self { stream, origin, min_sender_rtt: None, ip_id: 0 }
     }
 
