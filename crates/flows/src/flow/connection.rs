@@ -372,6 +372,8 @@ impl Connection {
             // Nothing but a SYN has passed, which was not the one that counts.
             _ => {
                 *endpoint = EndpointState::default();
+                let completed = self.handshake.completed;
+                completed.into_iter().for_each(|at| endpoint.classifier.start(at));
                 true
             }
         }
@@ -385,8 +387,12 @@ impl Connection {
         segment: &Segment<'_>,
         is_ack_fitting: bool,
     ) -> Option<u64> {
-        // Clocks of captures may step back.
-        (self.started, self.last) = (self.started.min(now), self.last.max(now));
+        if now >= self.last {
+            self.last = now;
+        } else {
+            // Clocks of captures may step back.
+            self.started = self.started.min(now);
+        }
         if is_ack_fitting {
             self.on_handshake(now, from, segment);
         }
@@ -433,8 +439,10 @@ impl Connection {
                 handshake.syn_ack = handshake.syn_ack.or(Some(now));
                 handshake.syn_acks += 1;
             }
-            (Endpoint::Client, false, true) if handshake.syn_ack.is_some() => {
-                handshake.completed = handshake.completed.or(Some(now));
+            (Endpoint::Client, false, true)
+                if handshake.completed.is_none() && handshake.syn_ack.is_some() =>
+            {
+                handshake.completed = Some(now);
                 self.endpoints.iter_mut().for_each(|endpoint| endpoint.classifier.start(now));
             }
             _ => {}
@@ -561,7 +569,8 @@ impl Connection {
 
     /// Handles a segment of endpoint `from`. Returns its offset in the stream.
     fn on_data(&mut self, now: Time, from: Endpoint, segment: &Segment<'_>, mss: u32) -> u64 {
-        let mss_option = self.mss_option();
+        let is_first = self.stream(from).is_none();
+        let mss_option = if is_first { self.mss_option() } else { None };
         let is_asked = self.stream(from.other()).is_some_and(Stream::has_data);
         let sender_rtt = self.min_rtt_to(from);
         let other = &self.endpoints[from.other() as usize];
