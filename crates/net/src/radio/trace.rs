@@ -402,7 +402,7 @@ impl Trace {
     }
 
     /// Packets of a capture that are not in the trace because their link type is not read, and a
-    /// hint. If the trace has no packet, the error of [`Trace::read`] says this.
+    /// hint. If the trace has no packet, the error of [`Trace::read`] reports this.
     pub fn unread_links(&self) -> impl Iterator<Item = (String, Option<&'static str>)> {
         let links = self.undecoded.iter().filter(|_| !self.is_empty);
         let links = links.filter(|(reason, _)| matches!(reason, SkipReason::Link(_)));
