@@ -179,7 +179,8 @@ fn with_tcptrace(
     let (twice, late) = (said("rexmt_data_pkts") as i64, said("outoforder_pkts") as i64);
     let (again, reordered) = (retransmitted(flow, end), count("reordered"));
     let merged = said("max_segm_size") as i64 > MAX_SEGMENT;
-    let more = if merged { said("rexmt_data_bytes") as i64 / MAX_SEGMENT } else { 0 };
+    // Each packet may end with a short segment.
+    let more = if merged { said("rexmt_data_bytes") as i64 / MAX_SEGMENT + twice } else { 0 };
     let missing = count("lost_before") + reordered;
     let untold = if skips { count("lost_before") } else { 0 };
     let max = twice.max(more) + late + untold;
