@@ -242,7 +242,8 @@ pub struct Analysis {
 
 impl Counters {
     /// Adds the frames of a packet of this class, the last of which passes at `at`. As this is the
-    /// only place that counts packets and classes, the classes add up to the packets.
+    /// only place that counts packets and classes, the classes add up to the packets; only `undecoded`,
+    /// the class of those without an IP packet, is counted where the class is made.
     #[inline]
     fn count(&mut self, at: Time, frames: u64, bytes: usize, class: Class) {
         match class {

@@ -547,7 +547,7 @@ impl Connection {
     }
 
     /// Handles a segment of endpoint `from` without data, SYN or FIN, if it is not the first one:
-    /// half of all segments need not more than this. Returns its offset in the stream.
+    /// most acknowledgments need no more than this. Returns its offset in the stream.
     fn on_bare(
         &mut self,
         now: Time,
