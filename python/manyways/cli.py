@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import csv
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -51,11 +53,23 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _list(args: argparse.Namespace) -> None:
+    listed = [{"name": one.name, "title": one.title} for one in ALL.values()]
+    if args.json:
+        print(json.dumps({"schema": "manyways-flows-questions/1", "questions": listed}))
+    elif args.csv:
+        rows = csv.DictWriter(sys.stdout, ["name", "title"], lineterminator="\n")
+        rows.writeheader()
+        rows.writerows(listed)
+    else:
+        width = max(map(len, ALL))
+        for one in listed:
+            print(f"{one['name']:<{width}}  {one['title']}")
+
+
 def _ask(args: argparse.Namespace) -> int:
     if args.list:
-        width = max(map(len, ALL))
-        for question in ALL.values():
-            print(f"{question.name:<{width}}  {question.title}")
+        _list(args)
         return 0
     # A word alone is a question to those who want only its SQL, and a folder to all others.
     if args.sql and args.folder in ALL and args.question is None:

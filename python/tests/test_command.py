@@ -43,6 +43,9 @@ def test_the_query_is_printed_and_can_be_run(folder, flows):
 def test_all_questions_are_listed():
     lines = run("ask", "--list").stdout.splitlines()
     assert [line.split()[0] for line in lines] == list(ALL)
+    listed = json.loads(run("ask", "--list", "--json").stdout)["questions"]
+    assert list(csv.DictReader(run("ask", "--list", "--csv").stdout.splitlines())) == listed
+    assert {one["name"]: one["title"] for one in listed} == {n: q.title for n, q in ALL.items()}
 
 
 def test_nothing_is_no_failure(folder, tmp_path):

@@ -124,7 +124,9 @@ impl Samples {
             more[..used].copy_from_slice(&self.cells);
             self.cells = more.into();
         }
-        self.cells.copy_within(index..used, index + 1);
+        if index < used {
+            self.cells.copy_within(index..used, index + 1);
+        }
         self.cells[index] = cell;
         self.used += 1;
     }

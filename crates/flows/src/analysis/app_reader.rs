@@ -157,16 +157,20 @@ impl AppParser {
     }
 
     /// Informs the reader, when the server sends, of the client's bytes that the server has
-    /// received.
+    /// received. Most segments of a server continue a response, and do not need this.
     fn on_received(&mut self, connection: &Connection) {
         let Some(client) = connection.stream(Endpoint::Client) else { return };
         let received_until = client.last_acked_time();
         let way = || connection.min_rtt_to(Endpoint::Server).unwrap_or_default();
         let handshake = || connection.handshake().server_rtt();
         match self {
-            Self::Tls(session) => session.set_server_view(received_until, way(), handshake()),
-            Self::Other(turns) => turns.set_server_view(received_until, way(), handshake()),
-            Self::Waiting | Self::Http(_) | Self::Dns(_) => {}
+            Self::Tls(session) if session.has_pending() => {
+                session.set_server_view(received_until, way(), handshake());
+            }
+            Self::Other(turns) if turns.has_pending() => {
+                turns.set_server_view(received_until, way(), handshake());
+            }
+            _ => {}
         }
     }
 

@@ -117,6 +117,11 @@ impl ExchangeDetector {
         self.server_rtt = server_rtt.max(Span::from_nanos(rtt.as_nanos() / 2)).max(MIN_RTT);
     }
 
+    /// Whether data of the client waits for an answer. Only then [`Self::set_server_view`] matters.
+    pub fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
     /// Adds the time of a response that is not one of these exchanges, such as a ServerHello.
     pub fn on_other_response(&mut self, response_time: Span) {
         self.fastest_response = self.fastest_response.min(response_time);

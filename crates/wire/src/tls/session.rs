@@ -122,6 +122,12 @@ impl Session {
         }
     }
 
+    /// Whether data of the client waits for an answer: see
+    /// [`ExchangeDetector::has_pending`](crate::stream::ExchangeDetector::has_pending).
+    pub fn has_pending(&self) -> bool {
+        self.state.exchanges.has_pending()
+    }
+
     /// Sets which bytes of the client the server can have received when it sends from now on: those
     /// captured until `received_until` and at least `server_rtt` earlier. See
     /// [`ExchangeDetector::set_server_view`](crate::stream::ExchangeDetector::set_server_view).
