@@ -4,13 +4,14 @@
 //! [`tcp`], [`mptcp`], [`udp`] and [`icmp`] read its header and options. [`tls`], [`http`], [`quic`],
 //! [`dns`], [`dhcp`] and [`bluetooth`] read the messages above, from the ordered bytes of a
 //! [`stream`]. The name of a host is a [`HostName`]; the result of reading the beginning of a
-//! stream is a [`Peek`].
+//! stream is a [`Peek`]. An [`archive`] is a recording of HTTP traffic.
 //!
 //! The crate keeps no flow table (`manyways-flows` does), sends nothing, opens no file or socket,
 //! and decrypts only packets whose keys are public (QUIC Initial packets). Input is untrusted: a
 //! broken or hostile message is rejected at a bounded cost.
 #![forbid(unsafe_code)]
 
+pub mod archive;
 pub mod bluetooth;
 pub mod capture;
 pub mod dhcp;
