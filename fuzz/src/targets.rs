@@ -3,6 +3,7 @@
 mod bluetooth;
 mod capture;
 mod control;
+mod exchange;
 mod filter;
 mod flow;
 mod hosts;
@@ -143,6 +144,12 @@ pub const ALL: &[Target] = &[
         run: wire::http_transactions,
         words: wire::TRANSACTION_WORDS,
         more_seeds: &[],
+    },
+    Target {
+        name: "http1-observer",
+        run: exchange::http1,
+        words: exchange::HTTP1_WORDS,
+        more_seeds: &["corpus/http-transactions"],
     },
     Target {
         name: "dns-message",

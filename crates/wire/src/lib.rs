@@ -17,6 +17,7 @@ pub mod capture;
 pub mod dhcp;
 pub mod dns;
 mod escape;
+pub mod exchange;
 pub mod frame;
 pub mod http;
 pub mod icmp;
