@@ -618,10 +618,12 @@ fn what_is_acknowledged_and_never_passed_the_capture_missed() {
     harness.sends(1, 2);
     harness.acks(10, 3);
     assert_eq!((harness.counts().uncaptured, harness.counts().lost_before), (1_000, 0));
+    assert_eq!(harness.stream.unique_bytes(), 2_000);
     // Also at the end; the rest is not a gap.
     harness.acks(20, 5);
-    assert_eq!(harness.counts().uncaptured, 3_000);
+    assert_eq!((harness.counts().uncaptured, harness.stream.unique_bytes()), (3_000, 2_000));
     harness.sends(30, 5);
+    assert_eq!(harness.stream.unique_bytes(), 3_000);
     harness.acks(35, 6);
     assert_eq!(harness.counts().uncaptured, 3_000);
     assert_eq!(harness.counts().lost_before + harness.counts().lost_after, 0);
@@ -633,6 +635,26 @@ fn what_is_acknowledged_and_never_passed_the_capture_missed() {
     harness.sends(40, 1);
     harness.sacks(45, 3, &[(1, 2)]);
     assert_eq!((harness.counts().lost_before, harness.counts().uncaptured), (0, 1_000));
+}
+
+#[test]
+fn gaps_that_are_forgotten_are_not_captured() {
+    let mut harness = Harness::new(0);
+    let gaps = MAX_HOLES as u32 + 20;
+    for number in 0..=gaps {
+        harness.sends(1, 2 * number);
+    }
+    assert_eq!(harness.stream.unique_bytes(), u64::from(gaps + 1) * 1_000);
+}
+
+#[test]
+fn sack_blocks_beyond_all_windows_are_ignored() {
+    for (block, samples) in [((2, 3), 0), ((20_000, 20_001), 1)] {
+        let mut harness = Harness::new(0);
+        harness.sends(0, 0);
+        harness.sacks(10, 1, &[block]);
+        assert_eq!(harness.stream.receiver_rtt().count(), samples, "{block:?}");
+    }
 }
 
 #[test]
@@ -766,7 +788,9 @@ fn a_probe_with_the_next_byte_is_data_once() {
     harness.segment(500, 1_000, 1_001, &[]);
     harness.ack_with_window(501, 1_001, 0, &[]);
     harness.segment(1_500, 1_001, 1_002, &[]);
-    assert_eq!((harness.counts().window_probes, harness.counts().retransmissions.total()), (2, 0));
+    let counts = harness.counts();
+    assert_eq!((counts.window_probes, counts.retransmissions.total()), (2, 0));
+    assert_eq!((harness.stream.unique_bytes(), counts.uncaptured), (1_002, 0));
     // A byte beyond a window that is full and not closed is data.
     let mut harness = Harness::new(0);
     harness.ack_with_window(0, 0, 1_000, &[]);
