@@ -145,6 +145,7 @@ pub const ALL: &[Target] = &[
         words: wire::TRANSACTION_WORDS,
         more_seeds: &[],
     },
+    Target { name: "certificate", run: wire::certificate, words: &[], more_seeds: &[] },
     Target {
         name: "http1-observer",
         run: exchange::http1,

@@ -3,8 +3,9 @@
 //! [`capture`] reads capture files, [`frame`] finds the IP packet in a frame of any link layer, and
 //! [`tcp`], [`mptcp`], [`udp`] and [`icmp`] read its header and options. [`tls`], [`http`], [`quic`],
 //! [`dns`], [`dhcp`] and [`bluetooth`] read the messages above, from the ordered bytes of a
-//! [`stream`]. The name of a host is a [`HostName`]; the result of reading the beginning of a
-//! stream is a [`Peek`]. An [`archive`] is a recording of HTTP traffic.
+//! [`stream`], and [`x509`] certificates. The name of a host is a [`HostName`]; the result of
+//! reading the beginning of a stream is a [`Peek`]. An [`archive`] is a recording of HTTP traffic,
+//! which the observers of [`exchange`] make from passing bytes.
 //!
 //! The crate keeps no flow table (`manyways-flows` does), sends nothing, opens no file or socket,
 //! and decrypts only packets whose keys are public (QUIC Initial packets). Input is untrusted: a
@@ -31,6 +32,7 @@ pub mod stream;
 pub mod tcp;
 pub mod tls;
 pub mod udp;
+pub mod x509;
 
 pub use name::HostName;
 pub use peek::{MAX_PEEK_LENGTH, Peek};

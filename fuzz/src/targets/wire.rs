@@ -9,7 +9,7 @@ use manyways_unit::{Span, Time};
 use manyways_wire::icmp::{self, Icmp};
 use manyways_wire::quic::Initials;
 use manyways_wire::stream::{Endpoint, Piece};
-use manyways_wire::{HostName, MAX_PEEK_LENGTH, Peek, dns, frame, http, tls, udp};
+use manyways_wire::{HostName, MAX_PEEK_LENGTH, Peek, dns, frame, http, tls, udp, x509};
 use rustls::Side;
 use rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
 use rustls::quic::Version;
@@ -264,6 +264,13 @@ fn transactions(bytes: &[u8], max: usize) -> Vec<http::Transaction> {
     );
     assert!(ended.is_empty() || follower.is_http() == Some(true));
     ended
+}
+
+/// A certificate.
+pub(super) fn certificate(bytes: &[u8]) {
+    let Some(read) = x509::certificate(bytes) else { return };
+    assert!(read.names.len() <= x509::MAX_NAMES);
+    assert!(read.names.iter().all(|name| name.is_ascii()));
 }
 
 /// A log, and its evaluation with the captures of a proxy.
