@@ -13,6 +13,7 @@ pub mod address;
 pub mod bench;
 pub mod control;
 pub mod event;
+mod files;
 mod internet;
 mod network;
 pub mod pcap;
@@ -38,17 +39,17 @@ use manyways_link::middlebox;
 use manyways_link::schedule::Threshold;
 use manyways_sys::clock::Clock;
 use manyways_sys::netns::NetNs;
-use manyways_sys::sandbox::{Sandbox, View, spawn_in};
+use manyways_sys::sandbox::{Sandbox, spawn_in};
 use manyways_sys::tun::Tun;
 use manyways_sys::wait::{Outcome, wait};
 use manyways_trace::scenario::{
-    self, Change, Condition, DEFAULT_DEVICE, DelaySpec, DeviceSpec, DirectionSpec, Event, HostSpec,
-    LinkSpec, Middlebox,
+    self, Change, Condition, DeviceSpec, Event, HostSpec, LinkSpec, Middlebox,
 };
 use manyways_unit::{Span, Time};
 
 use self::network::LinkEnd;
 use self::pcap::PcapWriter;
+use self::files::{view, write_views};
 use self::radio::{Radio, RadioError};
 use self::registry::{Entry, Record, Registry};
 use self::relay::{Action, HostEnd, Relay, RelayConfig, RelayLink};
@@ -57,6 +58,8 @@ use self::signal::{Publisher, SignalSender};
 
 /// All names below this domain belong to the lab.
 pub const DOMAIN: &str = "lab";
+
+pub use self::files::Mount;
 
 /// Default TCP congestion control, the one that most servers use.
 pub const DEFAULT_CC: &str = "cubic";
@@ -151,6 +154,9 @@ pub enum LabError {
         command: String,
         status: std::process::ExitStatus,
     },
+    /// A file cannot be mounted for a command.
+    #[error("cannot mount {} over {}: {error}", mount.source.display(), mount.target.display())]
+    Mount { mount: Mount, error: io::Error },
     /// Another system call failed.
     #[error("cannot {doing}: {error}")]
     System {
@@ -423,14 +429,30 @@ impl Lab {
     }
 
     /// Starts a command on one side of the lab.
-    pub fn spawn(&self, node: Node, mut command: Command) -> Result<Child, LabError> {
+    pub fn spawn(&self, node: Node, command: Command) -> Result<Child, LabError> {
+        self.spawn_with(node, command, &[])
+    }
+
+    /// Starts a command on one side of the lab, which sees the mounts in their order; no other
+    /// command does.
+    pub fn spawn_with(
+        &self,
+        node: Node,
+        mut command: Command,
+        mounts: &[Mount],
+    ) -> Result<Child, LabError> {
         let folder = self.folder();
         self.entry.record().set_environment(&mut command, &folder);
         let device = match node {
             Node::Device(device) => Some(self.devices[device].spec.name.as_str()),
             Node::Host(_) => None,
         };
-        let view = view(&folder, device).map_err(system("set up the lab's files"))?;
+        let mut view = view(&folder, device).map_err(system("set up the lab's files"))?;
+        for mount in mounts {
+            view = view
+                .bind_read_only(&mount.source, &mount.target)
+                .map_err(|error| LabError::Mount { mount: mount.clone(), error })?;
+        }
         self.sandbox
             .spawn(command, self.namespace(node), view)
             .map_err(system("run the command in the lab"))
@@ -578,27 +600,6 @@ pub fn enter(
     spawn_in(owner, init, fd, command, view)
 }
 
-/// Returns the files that a command on a device, or on a remote host, sees instead of those of this
-/// machine.
-fn view(folder: &Path, device: Option<&str>) -> io::Result<View> {
-    let hosts = folder.join(if device.is_some() { "hosts" } else { "hosts-far" });
-    let mut view = View::default()
-        .bind(&hosts, Path::new("/etc/hosts"))?
-        .bind(&folder.join("nsswitch.conf"), Path::new("/etc/nsswitch.conf"))?;
-    if let Some(device) = device {
-        view = view.bind(&folder.join(resolv_conf(device)), Path::new("/etc/resolv.conf"))?;
-    }
-    Ok(view)
-}
-
-/// Returns the name of a device's `resolv.conf` in the folder of the lab.
-fn resolv_conf(device: &str) -> String {
-    match device {
-        DEFAULT_DEVICE => "resolv.conf".to_owned(),
-        _ => format!("resolv.conf-{device}"),
-    }
-}
-
 /// Creates the capture file of a link. If there are several devices, it is in a folder of the device;
 /// a link between two devices is in the folders of both.
 fn capture_of(folder: &Path, link: &LinkSpec, devices: &[Device]) -> io::Result<PcapWriter> {
@@ -634,65 +635,6 @@ fn links_of<'a>(device: &str, is_first: bool, links: &'a [LinkSpec]) -> Vec<Link
         (is_peer || is_own(spec)).then_some(LinkEnd { index, spec, is_peer })
     });
     ends.collect()
-}
-
-/// Writes these files. A device resolves every name through its gateways, which may return different
-/// addresses. The remote hosts have no resolver and use their hosts file.
-fn write_views(
-    folder: &Path,
-    links: &[LinkSpec],
-    devices: &[Device],
-    hosts: &[Host],
-) -> io::Result<()> {
-    let own = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let mut text = format!("127.0.0.1 localhost {}\n::1 localhost\n", own.trim());
-    fs::write(folder.join("hosts"), &text)?;
-    for (index, host) in hosts.iter().enumerate() {
-        for address in address::host(index) {
-            text.push_str(&format!("{address} {}.{DOMAIN}\n", host.spec.name));
-        }
-    }
-    fs::write(folder.join("hosts-far"), text)?;
-    for (number, device) in devices.iter().enumerate() {
-        let name = &device.spec.name;
-        let own = links_of(name, number == 0, links).into_iter();
-        let own: Vec<LinkEnd<'_>> =
-            own.filter(|link| link.spec.peer.is_none()).take(NAME_SERVERS).collect();
-        let timeout = own.iter().map(|link| lookup_timeout(link.spec, &hosts[0].spec));
-        let mut text = format!("options timeout:{} attempts:3\n", timeout.max().unwrap_or(1));
-        for link in own {
-            text.push_str(&format!("nameserver {}\n", address::gateway(link.index)[0]));
-        }
-        fs::write(folder.join(resolv_conf(name)), text)?;
-    }
-    // Otherwise the host's resolver daemon would be queried first and answer for the host's
-    // network.
-    fs::write(
-        folder.join("nsswitch.conf"),
-        "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nservices: files\n\
-         protocols: files\n",
-    )
-}
-
-/// The C library queries at most three servers.
-const NAME_SERVERS: usize = 3;
-
-/// Returns the timeout in seconds of a lookup over a link to its gateway, which is on the first
-/// remote host: twice the round-trip time of the link, from 1 to the maximum of the C library.
-fn lookup_timeout(link: &LinkSpec, host: &HostSpec) -> u64 {
-    /// `RES_MAXRETRANS`.
-    const LONGEST: u64 = 30;
-    let longest = |delay: &DelaySpec| match delay {
-        DelaySpec::Constant(span) => *span,
-        DelaySpec::Trace { steps, .. } => {
-            steps.steps().iter().map(|(_, span)| *span).max().unwrap_or_default()
-        }
-    };
-    let one_way = |direction: &DirectionSpec| longest(&direction.delay) + direction.jitter;
-    let extra = host.extra_delay.iter().find(|(name, _)| *name == link.name);
-    let extra = extra.map_or(Span::ZERO, |(_, span)| *span);
-    let rtt = one_way(&link.down) + one_way(&link.up) + extra + extra;
-    ((rtt + rtt).as_secs_f64().ceil() as u64).clamp(1, LONGEST)
 }
 
 /// Returns the names that the gateway of one link resolves.
@@ -769,30 +711,4 @@ fn not_permitted(error: io::Error) -> LabError {
 fn namespace_fd(ns: &NetNs) -> i32 {
     use std::os::fd::AsFd;
     ns.as_fd().as_raw_fd()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_lookup_waits_for_the_slowest_link() {
-        let timeout = |text: &str, extra: u64| {
-            let mut read = |_: &str| Ok(b"0 40\n1 3000\n".to_vec());
-            let link = LinkSpec::parse(text, &mut read).unwrap();
-            let host = HostSpec {
-                name: "origin".into(),
-                extra_delay: vec![("wifi".into(), Span::from_secs(extra))],
-                names: Vec::new(),
-                serve: Vec::new(),
-            };
-            lookup_timeout(&link, &host)
-        };
-        assert_eq!(timeout("wifi", 0), 1);
-        assert_eq!(timeout("wifi:delay=32ms", 0), 1);
-        assert_eq!(timeout("wifi:delay=4s", 0), 16);
-        assert_eq!(timeout("wifi:down-delay=1s,jitter=500ms", 1), 8);
-        assert_eq!(timeout("wifi:up-delay=trace:x", 0), 6);
-        assert_eq!(timeout("wifi:delay=10s", 0), 30);
-    }
 }

@@ -40,8 +40,15 @@ const END_TIMEOUT: u16 = 2000;
 /// Files that a command sees, in addition to its network namespace.
 #[derive(Debug, Default)]
 pub struct View {
-    binds: Vec<(CString, CString)>,
+    binds: Vec<Bind>,
     folder: Option<CString>,
+}
+
+#[derive(Debug)]
+struct Bind {
+    file: CString,
+    at: CString,
+    is_read_only: bool,
 }
 
 impl View {
@@ -49,9 +56,32 @@ impl View {
     pub fn bind(mut self, file: &Path, at: &Path) -> io::Result<Self> {
         // A symbolic link (such as resolv.conf on many hosts) would be followed only when mounting.
         if let Ok(target) = at.canonicalize() {
-            self.binds.push((cstring(file.as_os_str())?, cstring(target.as_os_str())?));
+            self.push(file, &target, false)?;
         }
         Ok(self)
+    }
+
+    /// Mounts a file or folder over `at`, for this command only, which cannot write to it.
+    ///
+    /// # Errors
+    /// `NotFound` if one of them does not exist; `NotADirectory` or `IsADirectory` if only one of
+    /// them is a folder.
+    pub fn bind_read_only(mut self, file: &Path, at: &Path) -> io::Result<Self> {
+        let (file, at) = (file.canonicalize()?, at.canonicalize()?);
+        match (file.is_dir(), at.is_dir()) {
+            (true, false) => Err(io::ErrorKind::NotADirectory.into()),
+            (false, true) => Err(io::ErrorKind::IsADirectory.into()),
+            _ => {
+                self.push(&file, &at, true)?;
+                Ok(self)
+            }
+        }
+    }
+
+    fn push(&mut self, file: &Path, at: &Path, is_read_only: bool) -> io::Result<()> {
+        let (file, at) = (cstring(file.as_os_str())?, cstring(at.as_os_str())?);
+        self.binds.push(Bind { file, at, is_read_only });
+        Ok(())
     }
 
     /// Starts the command in the folder in which it would start otherwise: joining a mount
@@ -179,8 +209,11 @@ fn enter_namespaces(mounts: RawFd, network: RawFd, view: &View) -> io::Result<()
     // A mount of /sys shows the namespace of the process that mounted it. If the mount fails,
     // programs that read /sys/class/net see the host's interfaces; everything else works.
     let _ = mount(Some(c"sysfs"), c"/sys", Some(c"sysfs"), libc::MS_RDONLY);
-    for (file, at) in &view.binds {
+    for Bind { file, at, is_read_only } in &view.binds {
         mount(Some(file), at, None, libc::MS_BIND)?;
+        if *is_read_only {
+            make_read_only(at)?;
+        }
     }
     if let Some(folder) = &view.folder {
         // SAFETY: the string ends in NUL.
@@ -236,6 +269,29 @@ fn become_init(lifeline: RawFd, ready: RawFd) -> ! {
     }
 }
 
+/// Makes one mount read-only (Linux 5.12 or later). In a user namespace a remount would fail: it must
+/// repeat flags like `nosuid` that the mount has from outside.
+fn make_read_only(at: &CStr) -> io::Result<()> {
+    let attributes = libc::mount_attr {
+        attr_set: libc::MOUNT_ATTR_RDONLY,
+        attr_clr: 0,
+        propagation: 0,
+        userns_fd: 0,
+    };
+    // SAFETY: the path ends in NUL, and the kernel reads as many bytes as the structure has.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            libc::AT_FDCWD,
+            at.as_ptr(),
+            0,
+            &raw const attributes,
+            size_of::<libc::mount_attr>(),
+        )
+    };
+    check(result as libc::c_int)
+}
+
 fn make_private() -> io::Result<()> {
     mount(None, c"/", None, libc::MS_REC | libc::MS_PRIVATE)
 }
@@ -272,4 +328,72 @@ fn cstring(text: &OsStr) -> io::Result<CString> {
 
 fn check(result: libc::c_int) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// Output of a shell script in a sandbox with this view.
+    fn run(script: &str, view: View) -> String {
+        let (sandbox, net) = (Sandbox::start().unwrap(), NetNs::current().unwrap());
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).stdout(std::process::Stdio::piped());
+        let child = sandbox.spawn(command, &net, view).unwrap();
+        String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap()
+    }
+
+    #[test]
+    fn a_command_sees_mounted_files_and_cannot_write_to_them() {
+        if !is_root() {
+            eprintln!("skipped: mounting files needs root");
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str| folder.path().join(name);
+        for (name, text) in [("own", "own\n"), ("bundle", "bundle\n"), ("pki/cert", "cert\n")] {
+            fs::create_dir_all(file("pki"))
+                .and_then(|()| fs::create_dir_all(file("home")))
+                .unwrap();
+            fs::write(file(name), text).unwrap();
+        }
+        std::os::unix::fs::symlink("own", file("link")).unwrap();
+        let view = View::default()
+            .bind_read_only(&file("bundle"), &file("link"))
+            .and_then(|view| view.bind_read_only(&file("pki"), &file("home")))
+            .unwrap();
+        let script = format!(
+            "cd {}; cat own home/cert; \
+             for at in own home/cert home/new; do echo x 2>/dev/null >$at && echo written; done; \
+             echo kept >other",
+            folder.path().display()
+        );
+        assert_eq!(run(&script, view), "bundle\ncert\n");
+        // Neither the machine nor another command has the mounts.
+        assert_eq!(fs::read_to_string(file("own")).unwrap(), "own\n");
+        assert_eq!(fs::read_dir(file("home")).unwrap().count(), 0);
+        let other = format!("cat {}/own", folder.path().display());
+        assert_eq!(run(&other, View::default()), "own\n");
+        // The sources are not read-only themselves.
+        fs::write(file("bundle"), "new\n").unwrap();
+        assert_eq!(fs::read_to_string(file("other")).unwrap(), "kept\n");
+    }
+
+    #[test]
+    fn a_mount_without_a_source_or_a_place_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("file"), "").unwrap();
+        let kind = |from: &str, at: &str| {
+            let view = View::default();
+            view.bind_read_only(&folder.path().join(from), &folder.path().join(at))
+                .unwrap_err()
+                .kind()
+        };
+        assert_eq!(kind("file", "missing"), io::ErrorKind::NotFound);
+        assert_eq!(kind("missing", "file"), io::ErrorKind::NotFound);
+        assert_eq!(kind("file", ""), io::ErrorKind::IsADirectory);
+        assert_eq!(kind("", "file"), io::ErrorKind::NotADirectory);
+    }
 }
