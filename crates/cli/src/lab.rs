@@ -11,6 +11,7 @@ use std::process::{Child, ExitCode, ExitStatus};
 use anyhow::{Context, Result};
 use clap::Subcommand;
 use manyways_lab::control::{SOCKET, WaitingStatus};
+use manyways_lab::far_host::FarHost;
 use manyways_lab::registry::{Record, Registry};
 use manyways_lab::warning::LinkWarning;
 use manyways_lab::{Lab, LabError, Node, SERVER_START_TIMEOUT};
@@ -164,12 +165,29 @@ fn export(lab: &mut Lab, scenario: Option<&Path>) -> Result<()> {
 pub fn lab_failure(error: LabError) -> Failure {
     let hint = error.hint();
     let failure = match error {
-        LabError::Spec(_) | LabError::Radio(_) | LabError::InternetNeedsRoot => {
-            Failure::usage(error.to_string())
-        }
+        LabError::Spec(_)
+        | LabError::FarHost(_)
+        | LabError::Radio(_)
+        | LabError::InternetNeedsRoot => Failure::usage(error.to_string()),
         _ => Failure::new(error.to_string()),
     };
     hint.into_iter().fold(failure, Failure::hint)
+}
+
+/// The option for far hosts of `lab shell` and `lab run`.
+#[derive(clap::Args)]
+struct FarHosts {
+    /// An address on the far side, IPv4 or IPv6, with its names, and its round-trip time in addition
+    /// to that of the link; may be repeated. The first far host serves at all of them.
+    #[arg(long = "far-host", value_name = "ADDRESS[,name=NAME…][,extra-rtt=TIME]")]
+    far_hosts: Vec<String>,
+}
+
+impl FarHosts {
+    fn parse(&self) -> Result<Vec<FarHost>, Failure> {
+        let hosts = self.far_hosts.iter().map(|text| text.parse());
+        hosts.map(|host| host.map_err(|error| lab_failure(LabError::FarHost(error)))).collect()
+    }
 }
 
 pub fn link_failure(error: LinkError) -> Failure {

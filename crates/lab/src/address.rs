@@ -36,6 +36,16 @@ pub fn host(host: usize) -> [IpAddr; 2] {
     [v4(198, 18, 0, host + 1), v6(0x18, 0, host + 1)]
 }
 
+/// Whether a lab may use the address for a link, a NAT or the way to the internet.
+pub fn is_of_links(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => {
+            matches!(v4.octets(), [10, 64, ..] | [100, 64 | 127, ..])
+        }
+        IpAddr::V6(v6) => matches!(v6.segments(), [0xfd00, 0x64 | 0x127, ..]),
+    }
+}
+
 fn v4(a: u8, b: u8, c: usize, d: usize) -> IpAddr {
     // In addresses, links are numbered from 1.
     let c = if b == 64 { c + 1 } else { c };
@@ -45,4 +55,20 @@ fn v4(a: u8, b: u8, c: usize, d: usize) -> IpAddr {
 fn v6(net: u16, c: usize, d: usize) -> IpAddr {
     let c = if net == 0x64 { c + 1 } else { c };
     Ipv6Addr::new(0xfd00, net, c as u16, 0, 0, 0, 0, d as u16).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_addresses_of_links_are_known() {
+        for link in [0, MAX_LINKS - 1] {
+            assert!(device(link).into_iter().chain(gateway(link)).all(is_of_links));
+            assert!(is_of_links(nat(link).into()));
+        }
+        for other in ["93.184.216.34", "10.63.0.1", "198.18.0.1", "2606:2800:220::1", "fd00::1"] {
+            assert!(!is_of_links(other.parse().unwrap()), "{other}");
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! Control socket of a running lab: one JSON object per line, over a socket in the lab's folder.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::IpAddr;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Lab;
 use super::event::LabEvent;
+use super::far_host::FarHost;
 use super::radio::RadioStats;
 use super::relay::{Action, LaneStats, Relay, Snapshot, WaitingChange};
 use super::signal::{SignalSender, SignalState};
@@ -79,6 +81,9 @@ pub enum Response {
         seconds: f64,
         /// One entry per link.
         links: Vec<LinkStatus>,
+        /// In the order in which they were specified.
+        #[serde(default)]
+        far_hosts: Vec<FarHostStatus>,
         /// Changes that wait to be made or undone.
         #[serde(default)]
         waiting: Vec<WaitingStatus>,
@@ -107,6 +112,21 @@ pub struct LinkStatus {
     /// The signal now; `None` if the link has none.
     #[serde(default)]
     pub signal: Option<SignalStatus>,
+}
+
+/// A far host.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct FarHostStatus {
+    pub address: IpAddr,
+    /// Round-trip time in addition to the link's.
+    pub extra_rtt_seconds: f64,
+    pub names: Vec<String>,
+}
+
+impl From<&FarHost> for FarHostStatus {
+    fn from(FarHost { address, extra_rtt, names }: &FarHost) -> Self {
+        Self { address: *address, extra_rtt_seconds: extra_rtt.as_secs_f64(), names: names.clone() }
+    }
 }
 
 /// A change that waits to be made or undone.
@@ -269,7 +289,7 @@ impl Control {
     pub fn start(lab: &Lab, marks: Option<EventSender>) -> io::Result<Self> {
         let folder = lab.folder();
         let listener = UnixListener::bind(socket(&folder))?;
-        let links = lab.links().to_vec();
+        let (links, far_hosts) = (lab.links().to_vec(), lab.far_hosts().to_vec());
         let (relay, signals) = (Arc::clone(lab.relay()), lab.signals());
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
@@ -278,9 +298,9 @@ impl Control {
                 if stopped.load(Ordering::Relaxed) {
                     return;
                 }
-                if let Err(error) = stream
-                    .and_then(|stream| serve(&stream, &links, &relay, &signals, marks.as_ref()))
-                {
+                if let Err(error) = stream.and_then(|stream| {
+                    serve(&stream, &links, &far_hosts, &relay, &signals, marks.as_ref())
+                }) {
                     tracing::debug!(%error, "a request to the lab failed");
                 }
             }
@@ -307,6 +327,7 @@ fn socket(folder: &Path) -> PathBuf {
 fn serve(
     stream: &UnixStream,
     links: &[LinkSpec],
+    far_hosts: &[FarHost],
     relay: &Relay,
     signals: &SignalSender,
     marks: Option<&EventSender>,
@@ -315,7 +336,7 @@ fn serve(
     let mut line = String::new();
     BufReader::new(stream.take(MAX_REQUEST)).read_line(&mut line)?;
     let answer = match serde_json::from_str(&line) {
-        Ok(request) => handle_request(request, links, relay, signals, marks)?,
+        Ok(request) => handle_request(request, links, far_hosts, relay, signals, marks)?,
         Err(error) => Response::Refused { message: format!("no request: {error}"), hint: None },
     };
     let mut text = serde_json::to_vec(&answer)?;
@@ -326,6 +347,7 @@ fn serve(
 fn handle_request(
     request: Request,
     known: &[LinkSpec],
+    far_hosts: &[FarHost],
     relay: &Relay,
     signals: &SignalSender,
     marks: Option<&EventSender>,
@@ -377,6 +399,7 @@ fn handle_request(
             let waiting = waiting.iter().map(|change| WaitingStatus::new(at, change, known));
             Response::Status {
                 seconds: at.as_secs_f64(),
+                far_hosts: far_hosts.iter().map(FarHostStatus::from).collect(),
                 waiting: waiting.collect(),
                 links: known
                     .iter()

@@ -13,6 +13,7 @@ pub mod address;
 pub mod bench;
 pub mod control;
 pub mod event;
+pub mod far_host;
 mod files;
 mod internet;
 mod network;
@@ -35,6 +36,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use manyways_link::distance::Distances;
 use manyways_link::middlebox;
 use manyways_link::schedule::Threshold;
 use manyways_sys::clock::Clock;
@@ -47,19 +49,20 @@ use manyways_trace::scenario::{
 };
 use manyways_unit::{Span, Time};
 
+use self::far_host::{FarHost, FarHostError};
+use self::files::{view, write_views};
 use self::network::LinkEnd;
 use self::pcap::PcapWriter;
-use self::files::{view, write_views};
 use self::radio::{Radio, RadioError};
 use self::registry::{Entry, Record, Registry};
 use self::relay::{Action, HostEnd, Relay, RelayConfig, RelayLink};
 use self::resolver::{Resolver, Zone};
 use self::signal::{Publisher, SignalSender};
 
+pub use self::files::Mount;
+
 /// All names below this domain belong to the lab.
 pub const DOMAIN: &str = "lab";
-
-pub use self::files::Mount;
 
 /// Default TCP congestion control, the one that most servers use.
 pub const DEFAULT_CC: &str = "cubic";
@@ -84,6 +87,9 @@ pub struct LabSpec {
     pub devices: Vec<DeviceSpec>,
     /// The remote hosts; if empty, one host `origin`.
     pub hosts: Vec<HostSpec>,
+    /// Further addresses of the first remote host, each at its own distance; at most
+    /// [`far_host::MAX_FAR_HOSTS`].
+    pub far_hosts: Vec<FarHost>,
     /// TCP congestion control of every namespace.
     pub cc: String,
     /// Seed of all randomness.
@@ -99,8 +105,8 @@ pub struct LabSpec {
 }
 
 impl LabSpec {
-    /// Creates a specification with defaults: one host `origin`, [`DEFAULT_CC`], seed 1, traces
-    /// from their start, no internet access, no captures, and no number appended to the name.
+    /// Creates a specification with defaults: one host `origin`, no far hosts, [`DEFAULT_CC`], seed 1,
+    /// traces from their start, no internet access, no captures, and no number appended to the name.
     pub fn new(name: String, links: Vec<LinkSpec>) -> Self {
         Self {
             name,
@@ -108,6 +114,7 @@ impl LabSpec {
             links,
             devices: Vec::new(),
             hosts: Vec::new(),
+            far_hosts: Vec::new(),
             cc: DEFAULT_CC.to_owned(),
             seed: 1,
             trace_offset: Span::ZERO,
@@ -141,9 +148,15 @@ pub enum LabError {
     /// The specification is invalid.
     #[error("{0}")]
     Spec(String),
+    /// A far host is invalid.
+    #[error(transparent)]
+    FarHost(#[from] FarHostError),
     /// The radio of a link is invalid.
     #[error(transparent)]
     Radio(#[from] RadioError),
+    /// A file cannot be mounted for a command.
+    #[error("cannot mount {} over {}: {error}", mount.source.display(), mount.target.display())]
+    Mount { mount: Mount, error: io::Error },
     /// The link does not exist.
     #[error("there is no link `{0}`")]
     NoSuchLink(String),
@@ -154,9 +167,6 @@ pub enum LabError {
         command: String,
         status: std::process::ExitStatus,
     },
-    /// A file cannot be mounted for a command.
-    #[error("cannot mount {} over {}: {error}", mount.source.display(), mount.target.display())]
-    Mount { mount: Mount, error: io::Error },
     /// Another system call failed.
     #[error("cannot {doing}: {error}")]
     System {
@@ -183,6 +193,7 @@ impl LabError {
             ),
             Self::InternetNeedsRoot => "run it as root, or leave --internet out".to_owned(),
             Self::Spec(_) => "see `manyways lab shell --help` for examples".to_owned(),
+            Self::FarHost(error) => return error.hint(),
             Self::Radio(error) => return error.hint(),
             Self::ServerCommand { .. } => {
                 "its output above has the reason; commands run with /bin/sh -c".to_owned()
@@ -224,6 +235,7 @@ pub struct Lab {
     signals: Publisher,
     devices: Vec<Device>,
     hosts: Vec<Host>,
+    far_hosts: Vec<FarHost>,
     links: Vec<LinkSpec>,
     internet_v6: Option<bool>,
     entry: Entry,
@@ -243,6 +255,7 @@ impl Lab {
     /// Builds a lab. Call before the process starts other threads.
     pub fn start(registry: &Registry, spec: LabSpec) -> Result<Self, LabError> {
         let hosts = validated_hosts(&spec)?;
+        far_host::check(&spec.far_hosts, hosts.len())?;
         let device_specs = validated_devices(&spec)?;
         let radios: Vec<Option<Radio>> = spec
             .links
@@ -287,8 +300,10 @@ impl Lab {
             .map(|(index, spec)| LinkEnd { index, spec, is_peer: false })
             .collect();
         let mut far = Vec::with_capacity(hosts.len());
+        let far_addresses: Vec<IpAddr> = spec.far_hosts.iter().map(|host| host.address).collect();
         for (number, host) in hosts.into_iter().enumerate() {
-            let (ns, tuns) = network::host_side(number, &leading_out, &spec.cc)
+            let further = if number == 0 { &far_addresses[..] } else { &[] };
+            let (ns, tuns) = network::host_side(number, &leading_out, further, &spec.cc)
                 .map_err(system("set up a remote host's network"))?;
             for (tun, link) in tuns.into_iter().zip(&leading_out) {
                 let extra = host.extra_delay.iter().find(|(name, _)| *name == link.spec.name);
@@ -313,7 +328,7 @@ impl Lab {
         let mut resolvers = Vec::new();
         let upstream = if spec.internet { resolver::host_upstream() } else { None };
         for LinkEnd { index, .. } in leading_out.iter().copied() {
-            let zone = zone(index, &spec.links, &far);
+            let zone = zone(index, &spec.links, &far, &spec.far_hosts);
             for own in address::gateway(index) {
                 let (udp, tcp) = far[0]
                     .ns
@@ -340,8 +355,14 @@ impl Lab {
             });
             relayed.push(RelayLink { spec: link.clone(), device, hosts, middlebox, radio, pcap });
         }
-        let config =
-            RelayConfig { seed: spec.seed, trace_offset: spec.trace_offset, bare: spec.bare };
+        let config = RelayConfig {
+            distances: Distances::new(
+                spec.far_hosts.iter().map(|far| (far.address, far.extra_rtt)),
+            ),
+            seed: spec.seed,
+            trace_offset: spec.trace_offset,
+            bare: spec.bare,
+        };
         let signals =
             Publisher::start(&entry.folder()).map_err(system("start to publish signals"))?;
         let relay =
@@ -369,6 +390,7 @@ impl Lab {
             signals,
             devices,
             hosts: far,
+            far_hosts: spec.far_hosts,
             links: spec.links,
             internet_v6,
             entry,
@@ -388,6 +410,11 @@ impl Lab {
     /// Returns the specified links.
     pub fn links(&self) -> &[LinkSpec] {
         &self.links
+    }
+
+    /// Returns the specified far hosts.
+    pub fn far_hosts(&self) -> &[FarHost] {
+        &self.far_hosts
     }
 
     /// Returns the relay that moves the packets.
@@ -638,7 +665,7 @@ fn links_of<'a>(device: &str, is_first: bool, links: &'a [LinkSpec]) -> Vec<Link
 }
 
 /// Returns the names that the gateway of one link resolves.
-fn zone(link: usize, links: &[LinkSpec], hosts: &[Host]) -> Zone {
+fn zone(link: usize, links: &[LinkSpec], hosts: &[Host], far_hosts: &[FarHost]) -> Zone {
     let mut zone = Zone::default();
     for (index, host) in hosts.iter().enumerate() {
         let addresses: Vec<IpAddr> = address::host(index).to_vec();
@@ -647,6 +674,11 @@ fn zone(link: usize, links: &[LinkSpec], hosts: &[Host]) -> Zone {
             if only.as_ref().is_none_or(|only| *only == links[link].name) {
                 zone.insert(name, addresses.clone());
             }
+        }
+    }
+    for FarHost { address, names, .. } in far_hosts {
+        for name in names {
+            zone.insert(name, vec![*address]);
         }
     }
     zone

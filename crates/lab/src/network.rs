@@ -92,15 +92,26 @@ pub fn device_side(links: &[LinkEnd<'_>], cc: &str) -> io::Result<(NetNs, Vec<Tu
     Ok((ns, tuns))
 }
 
-/// Creates a remote host's namespace with one TUN per link. The first host is also the gateway of
-/// every link.
-pub fn host_side(host: usize, links: &[LinkEnd<'_>], cc: &str) -> io::Result<(NetNs, Vec<Tun>)> {
+/// Creates a remote host's namespace with one TUN per link, and with `further` addresses. The first
+/// host is also the gateway of every link.
+pub fn host_side(
+    host: usize,
+    links: &[LinkEnd<'_>],
+    further: &[IpAddr],
+    cc: &str,
+) -> io::Result<(NetNs, Vec<Tun>)> {
     let (ns, tuns) = namespace_with(links, cc)?;
     ns.run(|| {
         let mut batch = Batch::new("link set lo up\n");
         let mut own = address::host(host).to_vec();
         if host == 0 {
             own.extend(links.iter().flat_map(|link| address::gateway(link.index)));
+        }
+        // Last: the kernel prefers the first address as the source of its own connections.
+        for further in further {
+            if !own.contains(further) {
+                own.push(*further);
+            }
         }
         for own in own {
             let _ = writeln!(

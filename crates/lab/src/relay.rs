@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
+use manyways_link::distance::{Distances, Transit};
 use manyways_link::medium::Medium;
 use manyways_link::middlebox::{Middlebox, Side, Verdict};
 use manyways_link::schedule::{Counters, Schedule};
@@ -77,6 +78,8 @@ pub struct HostEnd {
 /// Configuration of the relay.
 #[derive(Clone, Debug)]
 pub struct RelayConfig {
+    /// One-way delays of single addresses of remote hosts, in addition to those of the hosts.
+    pub distances: Distances,
     /// Seed of all randomness.
     pub seed: u64,
     /// Position in the traces at the start.
@@ -245,6 +248,7 @@ struct Worker {
     links: Vec<Link>,
     /// The airs that several links share.
     airs: Vec<Medium>,
+    distances: Distances,
     slab: Slab,
     schedule: Schedule<Pending>,
     applied: VecDeque<Applied>,
@@ -268,14 +272,23 @@ struct Link {
     hosts: Vec<HostEnd>,
     down: Lane,
     up: Lane,
-    /// Packets from remote hosts that have not reached the link yet: (when, slot).
-    approaching: Vec<VecDeque<(Time, u64)>>,
-    /// Slices for remote hosts that left the link: (when, slot, first, count).
-    departing: Vec<VecDeque<(Time, u64, u32, u32)>>,
+    /// Slots of packets from remote hosts that have not reached the link yet.
+    approaching: Transit<u64>,
+    /// Slices for remote hosts that left the link.
+    departing: Transit<Departure>,
     middlebox: Option<Middlebox>,
     middlebox_drops: u64,
     radio: Option<Radio>,
     pcap: Option<PcapWriter>,
+}
+
+/// Segments of a packet on their way from a link to a remote host.
+struct Departure {
+    host: usize,
+    /// Slot of the packet.
+    id: u64,
+    first: u32,
+    count: u32,
 }
 
 const WAKER_TOKEN: u64 = u64::MAX - 1;
@@ -314,8 +327,8 @@ impl Worker {
                 link.device.set_carrier(false)?;
             }
             let mut state = Link {
-                approaching: link.hosts.iter().map(|_| VecDeque::new()).collect(),
-                departing: link.hosts.iter().map(|_| VecDeque::new()).collect(),
+                approaching: Transit::default(),
+                departing: Transit::default(),
                 initial: link.spec.clone(),
                 settings: Settings::new(link.spec.clone()),
                 spec: link.spec,
@@ -341,6 +354,7 @@ impl Worker {
             inbox,
             links: states,
             airs,
+            distances: config.distances.clone(),
             slab: Slab::new(),
             schedule: Schedule::default(),
             applied: VecDeque::new(),
@@ -504,18 +518,13 @@ impl Worker {
                 self.emit_up(index, output);
             }
             let link = &mut self.links[index];
-            for host in 0..link.hosts.len() {
-                while let Some(&(at, id, first, count)) =
-                    link.departing[host].front().filter(|(t, ..)| *t <= now)
-                {
-                    link.departing[host].pop_front();
-                    if let Some(slot) = self.slab.get(id) {
-                        let part = Part::of(slot, first, count);
-                        self.write_errors += part.write(slot, &link.hosts[host].tun);
-                        link.up.record_release(at, self.clock.now());
-                    }
-                    self.slab.release(id, count);
+            while let Some((at, Departure { host, id, first, count })) = link.departing.poll(now) {
+                if let Some(slot) = self.slab.get(id) {
+                    let part = Part::of(slot, first, count);
+                    self.write_errors += part.write(slot, &link.hosts[host].tun);
+                    link.up.record_release(at, self.clock.now());
                 }
+                self.slab.release(id, count);
             }
         }
     }
@@ -552,15 +561,14 @@ impl Worker {
         match output {
             Output::Deliver { at, id, first, count } => {
                 let Some(slot) = self.slab.get(id) else { return };
-                let Target::Host(host) = slot.target else { return };
-                if link.hosts[host].extra_delay.is_zero() {
+                let Target::Host { index: host, distance } = slot.target else { return };
+                if distance.is_zero() {
                     let part = Part::of(slot, first, count);
                     self.write_errors += part.write(slot, &link.hosts[host].tun);
                     link.up.record_release(at, self.clock.now());
                     self.slab.release(id, count);
                 } else {
-                    let at = at + link.hosts[host].extra_delay;
-                    link.departing[host].push_back((at, id, first, count));
+                    link.departing.push(at + distance, Departure { host, id, first, count });
                 }
                 self.observe(at, index);
             }
@@ -590,14 +598,14 @@ impl Worker {
             let Some(length) = link.tun(port).read(&mut header, self.slab.inbox())? else { break };
             let now = self.clock.now();
             let packet = &mut self.slab.inbox()[..length];
-            let Some(target) = link.target(port, packet) else {
+            let Some((target, distance)) = link.target(port, packet, &self.distances) else {
                 continue; // multicast and link-local packets of the kernel
             };
             let offload = Offload::from_bytes(&header);
             if self.bare {
                 let to = match target {
                     Target::Device => &link.device,
-                    Target::Host(host) => &link.hosts[host].tun,
+                    Target::Host { index: host, .. } => &link.hosts[host].tun,
                 };
                 self.write_errors += to.write(&header, &[], packet).is_err() as u64;
                 continue;
@@ -620,16 +628,12 @@ impl Worker {
                 continue;
             };
             let id = self.slab.insert(length, offload, plan, target);
-            let extra = match port {
-                0 => Span::ZERO,
-                _ => link.hosts[port - 1].extra_delay,
-            };
-            if extra.is_zero() {
+            if port == 0 || distance.is_zero() {
                 let direction = if port == 0 { Direction::Up } else { Direction::Down };
                 self.advance_airs(now);
                 self.links[index].enqueue(direction, now, id, &self.slab);
             } else {
-                link.approaching[port - 1].push_back((now + extra, id));
+                link.approaching.push(now + distance, id);
             }
         }
         Ok(())
@@ -767,38 +771,56 @@ impl Link {
     }
 
     fn next_wakeup(&self) -> Option<Time> {
-        let approaching = self.approaching.iter().filter_map(|q| q.front().map(|(at, _)| *at));
-        let departing = self.departing.iter().filter_map(|q| q.front().map(|(at, ..)| *at));
-        [self.down.next_wakeup(), self.up.next_wakeup()]
+        let (approaching, departing) =
+            (self.approaching.next_wakeup(), self.departing.next_wakeup());
+        [self.down.next_wakeup(), self.up.next_wakeup(), approaching, departing]
             .into_iter()
             .flatten()
-            .chain(approaching)
-            .chain(departing)
             .min()
     }
 
-    /// Returns the destination of a packet that was read at `port`.
-    fn target(&self, port: usize, packet: &[u8]) -> Option<Target> {
+    /// Returns the destination of a packet that was read at `port`, and its one-way delay between the
+    /// link and the remote host. `None` for a packet that the relay does not pass.
+    fn target(&self, port: usize, packet: &[u8], distances: &Distances) -> Option<(Target, Span)> {
         let to = destination(packet)?;
-        if port != 0 {
-            return Some(Target::Device);
+        let of_address = |address: Option<IpAddr>, distance: fn(&Distances, IpAddr) -> Span| {
+            let known = address.filter(|_| !distances.is_empty());
+            known.map_or(Span::ZERO, |address| distance(distances, address))
+        };
+        if port == 0 {
+            let index = self.hosts.iter().position(|h| h.addresses.contains(&to)).unwrap_or(0);
+            let distance =
+                self.hosts.get(index)?.extra_delay + of_address(Some(to), Distances::to_host);
+            Some((Target::Host { index, distance }, distance))
+        } else {
+            let distance = self.hosts.get(port - 1)?.extra_delay
+                + of_address(source(packet), Distances::to_link);
+            Some((Target::Device, distance))
         }
-        let host = self.hosts.iter().position(|h| h.addresses.contains(&to)).unwrap_or(0);
-        Some(Target::Host(host))
     }
 }
 
 /// Returns the destination of an IP packet; `None` for link-local or multicast and for non-IP
 /// packets.
 fn destination(packet: &[u8]) -> Option<IpAddr> {
-    let address = match packet.first()? >> 4 {
-        4 => IpAddr::from(<[u8; 4]>::try_from(packet.get(16..20)?).ok()?),
-        6 => IpAddr::from(<[u8; 16]>::try_from(packet.get(24..40)?).ok()?),
-        _ => return None,
-    };
+    let address = address_at(packet, [16, 24])?;
     let local = match address {
         IpAddr::V4(v4) => v4.is_multicast() || v4.is_broadcast() || v4.is_link_local(),
         IpAddr::V6(v6) => v6.is_multicast() || v6.is_unicast_link_local(),
     };
     (!local).then_some(address)
+}
+
+/// Returns the source of an IP packet.
+fn source(packet: &[u8]) -> Option<IpAddr> {
+    address_at(packet, [12, 8])
+}
+
+/// Returns the address at an offset, which depends on the IP version: 4 or 6.
+fn address_at(packet: &[u8], [v4, v6]: [usize; 2]) -> Option<IpAddr> {
+    match packet.first()? >> 4 {
+        4 => Some(<[u8; 4]>::try_from(packet.get(v4..v4 + 4)?).ok()?.into()),
+        6 => Some(<[u8; 16]>::try_from(packet.get(v6..v6 + 16)?).ok()?.into()),
+        _ => None,
+    }
 }

@@ -45,9 +45,14 @@ impl Default for Zone {
 }
 
 impl Zone {
-    /// Adds addresses to a name; a trailing dot makes no difference.
+    /// Adds addresses to a name, each once; a trailing dot makes no difference.
     pub fn insert(&mut self, name: &str, addresses: Vec<IpAddr>) {
-        self.names.entry(key(name)).or_default().extend(addresses);
+        let known = self.names.entry(key(name)).or_default();
+        for address in addresses {
+            if !known.contains(&address) {
+                known.push(address);
+            }
+        }
     }
 
     /// Returns the addresses of a name; `None` if the name does not exist.

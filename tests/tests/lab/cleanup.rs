@@ -18,7 +18,7 @@ const ALLOWED_CC: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
 
 /// State of the host that a lab could change, without state that other labs change concurrently.
 fn host() -> String {
-    let look = "ip netns; ip -o link; ip route show table all; ip -6 route show table all; ip rule; \
+    let look = "ip netns; ip -o link; ip -o addr show lo; ip route show table all; ip -6 route show table all; ip rule; \
                 ip -6 rule; nft list ruleset; cat /proc/sys/net/ipv4/ip_forward; \
                 cat /proc/sys/net/ipv4/tcp_congestion_control /proc/sys/net/ipv4/tcp_rmem \
                     /proc/sys/net/ipv4/conf/all/rp_filter /etc/resolv.conf /etc/hosts";
@@ -122,7 +122,9 @@ fn after_sigkill_of_the_lab() {
     finish(manyways().args(["lab", "gc"])).expect_success();
     let before = host();
     let allowed = fs::read_to_string(ALLOWED_CC).expect("a list");
-    let mut lab = Lab::start_alone(&TWO_LINKS);
+    let far = ["--far-host", "93.184.216.34,name=a.example,extra-rtt=40ms"];
+    let far = [&far[..], &["--far-host", "2606:2800:220::1,extra-rtt=40ms"]].concat();
+    let mut lab = Lab::start_alone(&[&TWO_LINKS[..], &far].concat());
     let traces = LabState::of(&lab, before);
     assert!(fs::read_to_string(ALLOWED_CC).unwrap().contains("cubic"));
     lab.process.signal(Signal::SIGKILL);

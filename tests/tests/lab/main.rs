@@ -7,6 +7,7 @@ mod change;
 mod cleanup;
 mod device;
 mod devices;
+mod far_hosts;
 mod mptcp;
 mod nat;
 mod odd_links;

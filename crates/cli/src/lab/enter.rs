@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use manyways_lab::control::{
-    LinkStatus, RadioStatus, Request, Response, SignalStatus, WaitingStatus, ask,
+    FarHostStatus, LinkStatus, RadioStatus, Request, Response, SignalStatus, WaitingStatus, ask,
 };
 use manyways_lab::registry::Record;
 use manyways_lab::warning::event_warnings;
@@ -113,6 +113,7 @@ struct LabStatus {
     lab: String,
     seconds: f64,
     links: Vec<LinkStatus>,
+    far_hosts: Vec<FarHostStatus>,
     waiting: Vec<WaitingStatus>,
 }
 
@@ -247,11 +248,12 @@ pub fn status(args: StatusArgs) -> Result<ExitCode> {
     let record = find(&registry, args.name.as_deref())?;
     let answer = ask(&registry.folder(&record.name), &Request::Status)
         .with_context(|| format!("lab `{}` does not answer", record.name))?;
-    let Response::Status { seconds, links, waiting } = answer else {
+    let Response::Status { seconds, links, far_hosts, waiting } = answer else {
         return Err(Failure::new(format!("lab `{}` has no counters", record.name)).into());
     };
     if args.json {
-        print!("{}", document::to_json(&LabStatus { lab: record.name, seconds, links, waiting })?);
+        let status = LabStatus { lab: record.name, seconds, links, far_hosts, waiting };
+        print!("{}", document::to_json(&status)?);
         return Ok(ExitCode::SUCCESS);
     }
     println!("lab `{}`, up for {seconds:.0} s", record.name);

@@ -15,20 +15,25 @@ use manyways_sys::signal::Termination;
 use manyways_trace::scenario::{self, Scenario};
 use manyways_unit::Span;
 
-use super::{export, lab_failure, prepare, reader, serve, warn_doubts};
+use super::{FarHosts, export, lab_failure, prepare, reader, serve, warn_doubts};
 use crate::failure::Failure;
 
 /// Run a scenario: its links, servers, events and workloads, and check its expectations.
 ///
 /// Exit code 0 when every expectation held, 1 when one did not.
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  manyways lab run scenarios/outage.toml --json result.json")]
+#[command(
+    after_help = "Examples:\n  manyways lab run scenarios/outage.toml --json result.json\n  \
+                  manyways lab run scenarios/outage.toml --far-host 93.184.216.34,name=example.com,extra-rtt=40ms"
+)]
 pub struct Args {
     /// The scenario file.
     scenario: PathBuf,
     /// Write the result as JSON to this file (`-` for standard output).
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    #[command(flatten)]
+    far_hosts: FarHosts,
     /// Offset at which links start to read their traces; overrides the scenario's.
     #[arg(long, value_name = "TIME")]
     trace_offset: Option<Span>,
@@ -71,6 +76,7 @@ pub fn check(args: CheckArgs) -> Result<ExitCode> {
 
 pub fn run(args: Args) -> Result<ExitCode> {
     let mut scenario = read_scenario(&args.scenario)?;
+    let far_hosts = args.far_hosts.parse()?;
     scenario.seed = args.seed.unwrap_or(scenario.seed);
     scenario.trace_offset = args.trace_offset.unwrap_or(scenario.trace_offset);
     if let Some(cc) = args.cc {
@@ -94,6 +100,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let termination = Termination::take().context("cannot watch for signals")?;
     let mut spec = lab_spec(&scenario, format!("{}-{}", scenario.name, std::process::id()));
     spec.pcap = args.pcap;
+    spec.far_hosts = far_hosts;
     let mut lab = Lab::start(&registry, spec).map_err(lab_failure)?;
     export(&mut lab, Some(&args.scenario))?;
     for (node, command) in lab.specified_servers() {

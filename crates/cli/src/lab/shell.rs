@@ -15,8 +15,8 @@ use manyways_trace::scenario::{HostSpec, LinkSpec};
 use manyways_unit::Span;
 
 use super::{
-    current_folder, export, lab_failure, link_failure, prepare, reader, run_foreground, serve,
-    warn_doubts,
+    FarHosts, current_folder, export, lab_failure, link_failure, prepare, reader, run_foreground,
+    serve, warn_doubts,
 };
 use crate::failure::Failure;
 
@@ -42,6 +42,8 @@ Examples:
   manyways lab shell --scenario scenarios/wifi-lte.toml -- bash
   manyways lab shell --link lte:delay=25ms,rrc=lte -- bash
   manyways lab shell --link wifi:delay=10ms --host far:wifi=40ms --far '@far iperf3 -s' -- bash
+  manyways lab shell --link lte:delay=25ms --far-host 93.184.216.34,name=example.com,extra-rtt=40ms \\
+                     --far 'python3 -m http.server 80' -- curl -so /dev/null http://example.com/
   manyways lab shell --link wifi:delay=9ms,device=laptop --link lte:delay=30ms,device=phone \\
                      --link lan:delay=3ms,between=laptop:phone -- bash")]
 pub struct Args {
@@ -54,6 +56,8 @@ pub struct Args {
     /// A far host, with its extra one-way delay on each link; may be repeated [default: origin]
     #[arg(long = "host", value_name = "NAME[:LINK=DELAY,…]")]
     hosts: Vec<String>,
+    #[command(flatten)]
+    far_hosts: FarHosts,
     /// Command that runs a server on the far side, by /bin/sh; `@NAME CMD` runs it on that host or
     /// device.
     #[arg(long = "far", value_name = "CMD")]
@@ -177,6 +181,7 @@ fn spec(args: &Args) -> Result<LabSpec> {
     if let Some(cc) = &args.cc {
         spec.cc.clone_from(cc);
     }
+    spec.far_hosts = args.far_hosts.parse()?;
     spec.seed = args.seed.unwrap_or(spec.seed);
     spec.trace_offset = args.trace_offset.unwrap_or(spec.trace_offset);
     spec.numbered = args.name.is_none();

@@ -30,14 +30,9 @@ impl Member for Link {
 impl Worker {
     /// Passes the packets from remote hosts that have reached a link to it.
     pub(super) fn take_approaching(&mut self, now: Time, index: usize) {
-        for host in 0..self.links[index].hosts.len() {
-            let due =
-                |link: &Link| link.approaching[host].front().copied().filter(|(at, _)| *at <= now);
-            while let Some((at, id)) = due(&self.links[index]) {
-                self.links[index].approaching[host].pop_front();
-                self.advance_airs(at);
-                self.links[index].enqueue(Direction::Down, at, id, &self.slab);
-            }
+        while let Some((at, id)) = self.links[index].approaching.poll(now) {
+            self.advance_airs(at);
+            self.links[index].enqueue(Direction::Down, at, id, &self.slab);
         }
     }
 

@@ -2,6 +2,7 @@
 
 use manyways_link::segment::{Offload, Plan};
 use manyways_sys::tun::MAX_PACKET;
+use manyways_unit::Span;
 
 /// Packets up to this size are copied into a buffer of this size. A longer one keeps the buffer
 /// that it was read into, because copying 10 Gbit/s once more costs a tenth of a core.
@@ -11,8 +12,12 @@ const SMALL_PACKET: usize = 4096;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     Device,
-    /// The remote host with this index.
-    Host(usize),
+    /// A remote host.
+    Host {
+        index: usize,
+        /// One-way delay between the link and the address.
+        distance: Span,
+    },
 }
 
 /// One packet.
