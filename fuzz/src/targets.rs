@@ -2,6 +2,7 @@
 
 mod bluetooth;
 mod capture;
+mod container;
 mod control;
 mod exchange;
 mod filter;
@@ -151,6 +152,18 @@ pub const ALL: &[Target] = &[
         run: exchange::http1,
         words: exchange::HTTP1_WORDS,
         more_seeds: &["corpus/http-transactions"],
+    },
+    Target {
+        name: "archive",
+        run: container::container,
+        words: container::WORDS,
+        more_seeds: &[],
+    },
+    Target {
+        name: "archive-recovery",
+        run: container::recovered,
+        words: container::WORDS,
+        more_seeds: &["corpus/archive"],
     },
     Target {
         name: "dns-message",

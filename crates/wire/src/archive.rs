@@ -5,6 +5,8 @@
 //! content coding. What a source does not tell is `None`, not zero; HAR files of browsers lack
 //! connections, times of arrival and often bodies.
 
+pub mod container;
+
 use std::fmt;
 use std::net::SocketAddr;
 
