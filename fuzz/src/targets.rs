@@ -153,12 +153,7 @@ pub const ALL: &[Target] = &[
         words: exchange::HTTP1_WORDS,
         more_seeds: &["corpus/http-transactions"],
     },
-    Target {
-        name: "archive",
-        run: container::container,
-        words: container::WORDS,
-        more_seeds: &[],
-    },
+    Target { name: "archive", run: container::container, words: container::WORDS, more_seeds: &[] },
     Target {
         name: "archive-recovery",
         run: container::recovered,

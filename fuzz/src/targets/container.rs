@@ -35,7 +35,9 @@ pub(super) fn container(bytes: &[u8]) {
         };
         assert_eq!(Some(body.len() as u64), length);
         let mut parts = Vec::new();
-        assert!(reader.open_body(digest).is_ok_and(|mut body| body.read_to_end(&mut parts).is_ok()));
+        assert!(
+            reader.open_body(digest).is_ok_and(|mut body| body.read_to_end(&mut parts).is_ok())
+        );
         assert_eq!(parts, body);
     }
     assert_eq!(check(&mut reader, &Archive::default()).len(), digests.len());

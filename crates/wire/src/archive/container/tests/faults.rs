@@ -203,3 +203,38 @@ fn no_byte_of_a_header_can_be_changed_unnoticed() {
         assert_eq!(recovered.digests().count() == 5, is_free, "{at}");
     }
 }
+
+#[test]
+fn a_body_with_another_hash_than_its_name_is_not_recovered() {
+    let mut writer = writer(Disk::limited(usize::MAX));
+    writer.add_body(b"short").unwrap();
+    let mut bytes = writer.into_inner().bytes;
+    let digit = &mut bytes[30 + "bodies/".len()];
+    *digit = if *digit == b'0' { b'1' } else { b'0' };
+    let recovered = recover(&mut Cursor::new(bytes)).unwrap();
+    assert_eq!((recovered.length(), recovered.damaged()), (0, 1));
+}
+
+#[test]
+fn a_finished_recording_that_continues_has_no_directory_until_its_end() {
+    let mut writer = writer(Disk::limited(usize::MAX));
+    writer.add_body(&noise(100, 1)).unwrap();
+    writer.finish(|_| HAR.repeat(9)).unwrap();
+    writer.add_body(b"short").unwrap();
+    let length = writer.length();
+    let bytes = writer.into_inner().bytes;
+    assert_eq!(bytes.len() as u64, length);
+    assert!(matches!(open(&bytes), Err(ContainerError::NoDirectory)));
+    assert_eq!(recover(&mut Cursor::new(bytes)).unwrap().digests().count(), 2);
+}
+
+#[test]
+fn a_recording_in_a_body_is_not_taken_for_the_file() {
+    let inner = archive(&bodies());
+    let mut writer = writer(Disk::limited(usize::MAX));
+    writer.add_body(&inner).unwrap();
+    // Cut behind the body: its last bytes are an end record.
+    let bytes = writer.into_inner().bytes;
+    assert!(bytes.ends_with(&inner));
+    assert!(matches!(open(&bytes), Err(ContainerError::NoDirectory)));
+}
