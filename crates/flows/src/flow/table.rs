@@ -592,6 +592,22 @@ mod tests {
     }
 
     #[test]
+    fn few_connections_hold_packets_that_do_not_fit() {
+        let mut table = Table::new(Limits::default());
+        for port in 1..=300 {
+            pass(&mut table, 0, port, true, 7, 0x02);
+            pass(&mut table, 0, port, false, 9, 0x12);
+            pass(&mut table, 1, port, true, 2_000_000_000, 0x10);
+        }
+        let holding: Vec<u32> = (table.entries.iter())
+            .filter(|(_, entry)| entry.connection.holds_packets())
+            .map(|(index, _)| index)
+            .collect();
+        // The latest ones.
+        assert_eq!(holding, (300 - MAX_HOLDING as u32..300).collect::<Vec<u32>>());
+    }
+
+    #[test]
     fn who_was_closed_goes_soon() {
         let mut table = Table::new(Limits::default());
         for port in 1..=3 {
