@@ -7,6 +7,7 @@ mod control;
 mod exchange;
 mod filter;
 mod flow;
+mod har;
 mod hosts;
 mod lab;
 mod lend;
@@ -160,6 +161,7 @@ pub const ALL: &[Target] = &[
         words: container::WORDS,
         more_seeds: &["corpus/archive"],
     },
+    Target { name: "har", run: har::har, words: har::WORDS, more_seeds: &[] },
     Target {
         name: "dns-message",
         run: wire::dns_message,

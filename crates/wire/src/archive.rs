@@ -11,6 +11,7 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use manyways_unit::{Span, Time};
+use sha2::{Digest as _, Sha256};
 
 /// A recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -252,6 +253,11 @@ pub enum TunnelReason {
 pub struct Digest(pub [u8; 32]);
 
 impl Digest {
+    /// Computes the digest of the encoded bytes of a body.
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(Sha256::digest(bytes).into())
+    }
+
     /// Reads 64 hexadecimal digits.
     pub fn parse(text: &str) -> Option<Self> {
         let digits: Vec<u8> = text
@@ -276,6 +282,43 @@ impl fmt::Debug for Digest {
     }
 }
 
+/// Fields that contain credentials, or with which a server demands or confirms them (RFC 6265,
+/// RFC 9110, 11, RFC 7615), in lower case. `WWW-Authenticate` stays: without it a response 401 has
+/// no meaning, and it contains nothing of the user.
+const CREDENTIALS: [&str; 9] = [
+    "authentication-info",
+    "authorization",
+    "cookie",
+    "cookie2",
+    "proxy-authenticate",
+    "proxy-authentication-info",
+    "proxy-authorization",
+    "set-cookie",
+    "set-cookie2",
+];
+
+/// Removes the fields with credentials from all heads and trailers, and returns their number. URLs
+/// and bodies can contain credentials too; they stay.
+pub fn without_credentials(archive: &mut Archive) -> usize {
+    let mut removed = 0;
+    for exchange in &mut archive.exchanges {
+        let request = &mut exchange.request;
+        let mut lists = vec![&mut request.fields, &mut request.trailers];
+        if let Some(response) = &mut exchange.response {
+            lists.extend([&mut response.fields, &mut response.trailers]);
+            lists.extend(response.interim.iter_mut().map(|interim| &mut interim.fields));
+        }
+        for fields in lists {
+            let before = fields.len();
+            fields.retain(|field| {
+                !CREDENTIALS.iter().any(|name| field.name.eq_ignore_ascii_case(name))
+            });
+            removed += before - fields.len();
+        }
+    }
+    removed
+}
+
 impl Archive {
     /// Returns the connection of an exchange; `None` if the source does not tell.
     pub fn connection_of(&self, exchange: &Exchange) -> Option<&Connection> {
@@ -287,11 +330,62 @@ impl Archive {
 mod tests {
     use super::*;
 
+    fn field(name: &str) -> Field {
+        Field { name: name.to_owned(), value: b"secret".to_vec() }
+    }
+
+    #[test]
+    fn credentials_are_removed_from_heads_and_trailers() {
+        let protocol = Protocol::Http11;
+        let request = Request {
+            method: "GET".to_owned(),
+            url: "https://a.example/".to_owned(),
+            protocol,
+            fields: ["Cookie", "Host", "authorization", "COOKIE", "Proxy-Authorization"]
+                .map(field)
+                .into(),
+            body: None,
+            trailers: vec![field("cookie")],
+        };
+        let interim =
+            Interim { status: 103, fields: ["Link", "Set-Cookie"].map(field).into(), after: None };
+        let response = Response {
+            status: 401,
+            reason: String::new(),
+            protocol,
+            fields: ["Proxy-Authenticate", "set-cookie", "WWW-Authenticate"].map(field).into(),
+            interim: vec![interim],
+            body: None,
+            trailers: ["Authentication-Info", "Digest"].map(field).into(),
+            arrivals: Vec::new(),
+        };
+        let exchange = Exchange {
+            connection: None,
+            stream: None,
+            page: None,
+            started: Time::ZERO,
+            timings: Timings::default(),
+            request,
+            response: Some(response),
+            think: None,
+            abort: None,
+        };
+        let mut archive = Archive { exchanges: vec![exchange], ..Archive::default() };
+        assert_eq!(without_credentials(&mut archive), 9);
+        let Exchange { request, response, .. } = archive.exchanges.remove(0);
+        let response = response.unwrap();
+        assert_eq!((request.fields, request.trailers), (vec![field("Host")], vec![]));
+        assert_eq!(response.fields, [field("WWW-Authenticate")]);
+        assert_eq!(response.interim[0].fields, [field("Link")]);
+        assert_eq!(response.trailers, [field("Digest")]);
+    }
+
     #[test]
     fn a_digest_is_64_digits() {
         let text = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
         let digest = Digest::parse(text).unwrap();
         assert_eq!((digest.to_string(), digest.0[0]), (text.into(), 0xe3));
+        assert_eq!(Digest::of(b""), digest);
         assert_eq!(Digest::parse(&text.to_uppercase()), Some(digest));
         for wrong in ["", "e3", &text[1..], &text.replace('e', "g"), &format!("{text}00")] {
             assert_eq!(Digest::parse(wrong), None, "{wrong}");
