@@ -16,7 +16,8 @@
 //! - **Body with a text**: HAR stores decoded content, an archive encoded bytes. So the decoded bytes
 //!   become the body, the field `Content-Encoding` is removed, and `Content-Length` has the new length.
 //!   Text is stored as UTF-8.
-//! - **Body without a text**: hollow. If the response has no content coding, its length is
+//! - **Body without a text**: hollow. If the response has no content coding, by its head and by
+//!   `content.compression`, its length is
 //!   `content.size`, else `Content-Length`, else `bodySize`. If it has one: `_objectSize`, else
 //!   `content.size` without `content.compression`, else `bodySize`, `Content-Length`, `_transferSize`
 //!   without the head, `content.size`.

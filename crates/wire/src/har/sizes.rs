@@ -26,13 +26,21 @@ pub(super) struct Sizes {
 impl Sizes {
     /// Returns the most probable encoded length, and the decoded one if it is known.
     pub(super) fn lengths(&self) -> (u64, Option<u64>) {
-        if self.is_coded {
+        if self.is_coded || self.saves_bytes() {
             let encoded = self.encoded();
             let content = self.content.filter(|content| *content > 0 && *content != encoded);
             return (encoded, known(self.decoded_object).or(content));
         }
         let identity = self.identity();
         (identity, Some(identity))
+    }
+
+    /// Whether the sizes prove a content coding. Some programs leave its field out, or write the head
+    /// of a redirect.
+    fn saves_bytes(&self) -> bool {
+        let saved = self.content.zip(known(self.saved));
+        let encoded = saved.and_then(|(content, saved)| content.checked_sub(saved));
+        known(encoded).is_some() && encoded == self.body
     }
 
     fn identity(&self) -> u64 {
@@ -82,6 +90,11 @@ mod tests {
                     ..coded
                 },
                 (49_024, Some(231_946)),
+            ),
+            (
+                "chrome-har, gzip without its field",
+                Sizes { content: Some(120_318), saved: Some(88_341), body: Some(31_977), ..sizes },
+                (31_977, Some(120_318)),
             ),
             (
                 "chrome-har, size with head",
