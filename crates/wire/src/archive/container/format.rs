@@ -268,7 +268,7 @@ impl EntryHeader {
         let mut entry = self.entry;
         let wide = [&mut entry.size, &mut entry.packed, &mut entry.offset];
         let mut numbers = None;
-        for value in wide.into_iter().filter(|value| **value == u32::MAX.into()) {
+        for value in wide.into_iter().filter(|value| **value == u64::from(u32::MAX)) {
             let field = || zip64_field(extra).map(Numbers);
             let numbers = numbers.get_or_insert_with(field).as_mut()?;
             *value = numbers.next64()?;
@@ -304,7 +304,7 @@ impl EndRecord {
         (0..=last).rev().find_map(|at| {
             let (record, comment) = tail.get(at..)?.split_at_checked(END_LENGTH)?;
             let (record, comment_length) = Self::parse(record)?;
-            (comment.len() == comment_length.into()).then_some((at, record))
+            (comment.len() == usize::from(comment_length)).then_some((at, record))
         })
     }
 
@@ -325,7 +325,7 @@ impl EndRecord {
     /// Whether a number is in the end record of zip64.
     pub(super) fn needs_zip64(&self) -> bool {
         let Directory { start, length, count } = self.directory;
-        count == u16::MAX.into() || [start, length].contains(&u32::MAX.into())
+        count == u64::from(u16::MAX) || [start, length].contains(&u64::from(u32::MAX))
     }
 
     /// Reads the end record of zip64.
