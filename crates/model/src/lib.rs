@@ -8,6 +8,7 @@
 //! values. The crate does not open files, read clocks or access modems.
 #![forbid(unsafe_code)]
 
+pub mod matching;
 mod normal;
 pub mod probe;
 pub mod radio;
