@@ -11,6 +11,7 @@ mod har;
 mod hosts;
 mod lab;
 mod lend;
+mod matching;
 mod middlebox;
 mod mptcp;
 mod mux;
@@ -254,6 +255,7 @@ pub const ALL: &[Target] = &[
         words: lend::SEALED_WORDS,
         more_seeds: &[],
     },
+    Target { name: "matcher", run: matching::matcher, words: matching::WORDS, more_seeds: &[] },
     Target { name: "lend-tickets", run: lend::tickets, words: lend::TICKET_WORDS, more_seeds: &[] },
     Target {
         name: "probe-series",

@@ -21,6 +21,7 @@ pub use self::second::second_run;
 pub use self::urls::population_of_urls;
 pub use self::value::{Role, Value};
 
+use super::index::{Index, Rule};
 use super::request::{Recorded, Request};
 
 /// Parameters of populations and second runs. Shares are probabilities from 0 to 1.
@@ -128,35 +129,36 @@ pub struct Rendered {
 }
 
 impl Rendered {
-    /// Calls a function with the borrowed form of this request.
-    pub fn with<R>(&self, run: impl FnOnce(&Request<'_>) -> R) -> R {
-        let fields: Vec<(&str, &[u8])> =
-            self.fields.iter().map(|(name, value)| (name.as_str(), &value[..])).collect();
-        run(&Request {
+    /// Returns the fields in the form that [`Self::request`] needs.
+    pub fn borrowed_fields(&self) -> Vec<(&str, &[u8])> {
+        self.fields.iter().map(|(name, value)| (name.as_str(), &value[..])).collect()
+    }
+
+    /// Returns the borrowed form of this request.
+    pub fn request<'a>(&'a self, fields: &'a [(&'a str, &'a [u8])]) -> Request<'a> {
+        Request {
             method: self.method,
             scheme: &self.scheme,
             authority: &self.authority,
             path: self.path.as_bytes(),
             query: self.query.as_deref().map(str::as_bytes),
-            fields: &fields,
+            fields,
             body: &self.body,
             connection: Some(self.connection),
-        })
+        }
     }
 }
 
-impl Sample {
-    /// Calls a function with the recorded request; `id` is its index in the population.
-    pub fn with<R>(&self, id: usize, run: impl FnOnce(&Recorded<'_>) -> R) -> R {
-        self.rendered.with(|request| {
-            run(&Recorded {
-                id,
-                request: *request,
-                status: Some(self.status),
-                response: Some(self.response),
-            })
-        })
-    }
+/// Returns the index of a population; identifiers are the places of the samples.
+pub fn index(rule: Rule, samples: &[Sample]) -> Index {
+    let fields: Vec<_> = samples.iter().map(|sample| sample.rendered.borrowed_fields()).collect();
+    let recorded = samples.iter().zip(&fields).enumerate().map(|(id, (sample, fields))| Recorded {
+        id,
+        request: sample.rendered.request(fields),
+        status: Some(sample.status),
+        response: Some(sample.response),
+    });
+    Index::new(rule, recorded)
 }
 
 impl Template {
@@ -204,7 +206,10 @@ impl Template {
                 value.text.clear();
             }
         });
+        // Which volatile keys a request has does not matter, either.
+        masked.content.retain_stable();
         if let Some(pairs) = &mut masked.query {
+            pairs.retain(|(_, value)| !value.role.is_volatile());
             pairs.sort_by(|a, b| (&a.0, &a.1.text).cmp(&(&b.0, &b.1.text)));
         }
         let rendered = masked.render(0);

@@ -22,6 +22,14 @@ impl Content {
         pairs.iter_mut().for_each(|(_, value)| run(value));
     }
 
+    /// Removes the volatile values.
+    pub(super) fn retain_stable(&mut self) {
+        let (Self::Form(pairs) | Self::Multipart(pairs) | Self::Json(_, pairs)) = self else {
+            return;
+        };
+        pairs.retain(|(_, value)| !value.role.is_volatile());
+    }
+
     /// Returns the content type and the bytes.
     pub(super) fn render(&self, boundary: u64) -> (Option<String>, Vec<u8>) {
         match self {
