@@ -172,6 +172,8 @@ const CHOICE_NAMES: &[&str] = &[
     "unit",
     "variant",
 ];
+/// Ends of names of users, devices and visits, if the value is a token.
+const FOREIGN_NAMES: &[&str] = &["_user_id", "device_id", "session_id", "tracker_id", "visitor_id"];
 /// Segments of a path that precede the identifier of a visit.
 const VISIT_SEGMENTS: &[&str] = &[
     "nonce", "request", "s", "session", "sessions", "sid", "token", "trace", "track", "visit",
@@ -195,6 +197,10 @@ pub(super) fn class(key: &str, value: &str) -> Class {
     };
     if listed(VOLATILE_NAMES) && shape != Shape::Text || listed(VISIT_NAMES) && is_long {
         return Class::Volatile;
+    }
+    // The user of another site, as cookie synchronisation passes it on; `user_id` alone is an object.
+    if shape == Shape::Token && FOREIGN_NAMES.iter().any(|end| name.ends_with(end)) {
+        return Class::Token;
     }
     let is_object = listed(OBJECT_NAMES) || name.ends_with("_id") || name.ends_with("_ids");
     if is_object {
@@ -388,6 +394,11 @@ mod tests {
         assert_eq!(class("productId", "1575346576063"), Class::Identity);
         assert_eq!(class("session_id", "63812215362b0bc00d7a"), Class::Volatile);
         assert_eq!(class("cid", "3690"), Class::Number);
+        let user = "52a7b481-e1e1-47f3-b4a2-9530b1c0debc";
+        assert_eq!(
+            [class("user_id", user), class("x_user_id", user)],
+            [Class::Identity, Class::Token]
+        );
         assert_eq!(class("x", "63812215362b0bc00d7a"), Class::Token);
         assert_eq!(class("from", "2023-11-14T22:13:20Z"), Class::Volatile);
         assert_eq!(class("from", "20"), Class::Identity);

@@ -72,8 +72,8 @@ fn few_requests_are_missed_and_fewer_get_a_wrong_object() {
     }
     println!("ours {ours:?} {:.4} {:.5}", ours.missed_share(), ours.wrong_share());
     println!("mahimahi {mahimahi:?} {:.4} {:.5}", mahimahi.missed_share(), mahimahi.wrong_share());
-    assert!(ours.missed_share() <= 0.01, "{ours:?}");
-    assert!(ours.wrong_share() <= 0.001, "{ours:?}");
+    assert!(ours.missed_share() <= 0.002, "{ours:?}");
+    assert!(ours.wrong_share() <= 0.0005, "{ours:?}");
 }
 
 /// Reads the URLs of the pages beside the project, if they are there.
@@ -115,8 +115,8 @@ fn requests_of_real_pages_are_found_again() {
         mahimahi.missed_share(),
         mahimahi.wrong_share()
     );
-    assert!(ours.missed_share() <= 0.02, "{ours:?}");
-    assert!(ours.wrong_share() <= 0.01, "{ours:?}");
+    assert!(ours.missed_share() <= 0.015, "{ours:?}");
+    assert!(ours.wrong_share() <= 0.001, "{ours:?}");
 }
 
 /// Not a limit of the test: `cargo test --release -p manyways-model look_ups -- --ignored --nocapture`
