@@ -55,7 +55,7 @@ pub fn certificate(der: &[u8]) -> Option<Certificate> {
     }
     let key = key_kind(fields.value(SEQUENCE)?);
     let mut names = Vec::new();
-    while let Some((tag, value)) = fields.next() {
+    for (tag, value) in fields {
         if tag == EXTENSIONS {
             names = alternative_names(value)?;
         }
@@ -94,7 +94,7 @@ fn alternative_names(extensions: &[u8]) -> Option<Vec<String>> {
             continue;
         }
         // Before the value, there may be the flag `critical`.
-        while let Some((tag, value)) = extension.next() {
+        for (tag, value) in extension {
             if tag == OCTET_STRING {
                 let names = Reader(Reader(value).value(SEQUENCE)?);
                 return Some(names.filter_map(name).take(MAX_NAMES).collect());
