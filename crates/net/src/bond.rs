@@ -90,7 +90,7 @@ pub use status::{
 };
 #[cfg(feature = "probe")]
 pub(crate) use tls::{client as client_tls, peer_key, server as server_tls};
-pub use usage::{UsageFile, state_folder};
+pub use usage::UsageFile;
 pub use why::{EntryPoints, WhyPath, WhyQuery, WhyReport, WhyStep};
 
 #[cfg(test)]

@@ -25,5 +25,7 @@ pub mod probe;
 #[cfg(feature = "radio")]
 pub mod radio;
 pub mod resolve;
+#[cfg(feature = "bond")]
+pub mod state;
 #[cfg(feature = "steer")]
 pub mod steer;

@@ -16,8 +16,9 @@ use manyways_net::bond::interception::{
 };
 use manyways_net::bond::{
     Client, ClientOptions, HostNetworks, Journal, Listeners, PolicyEnforcer, ProxyOptions,
-    UsageFile, find_networks, metrics, state_folder,
+    UsageFile, find_networks, metrics,
 };
+use manyways_net::state::state_folder;
 use manyways_proto::bond::networks::NetworkSelection;
 use manyways_proto::policy::Policy;
 use manyways_sys::privilege;

@@ -13,9 +13,10 @@ use anyhow::{Context, Result};
 use clap::ValueHint;
 use manyways_net::bond::{
     EgressFilter, KeyError, LendError, LendEvent, LendLimit, LendOptions, Lending, PairFile,
-    PairedDevice, PairedRole, PrivateKey, UsageFile, state_folder,
+    PairedDevice, PairedRole, PrivateKey, UsageFile,
 };
 use manyways_net::path::PathSpec;
+use manyways_net::state::state_folder;
 use manyways_proto::bond::pairing::is_device_name;
 use manyways_record::document;
 use manyways_sys::terminal::Keys;

@@ -7,7 +7,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use manyways_net::bond::state_folder;
+use manyways_net::state::state_folder;
 use manyways_proto::bond::io_limits::IoLimits;
 use manyways_sys::tproxy::{self, Names};
 
