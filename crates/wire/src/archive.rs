@@ -244,6 +244,8 @@ pub enum TunnelReason {
     ClientCertificate,
     /// The client left HTTP by `Upgrade` or `CONNECT`, for example to WebSocket.
     Upgraded,
+    /// The server and the recorder have no version of TLS or no cipher suite in common.
+    Incompatible,
     /// The user asked for it.
     Bypassed,
 }

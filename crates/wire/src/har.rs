@@ -66,6 +66,7 @@ use std::fmt;
 use crate::archive::{Archive, Digest};
 
 pub use read::{read, read_with_files};
+pub use url::request_url;
 pub use write::{Content, write};
 
 /// Name and version of the fields beyond HAR.

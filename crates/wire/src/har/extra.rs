@@ -20,12 +20,13 @@ const PROTOCOLS: [(Protocol, &str); 4] = [
 ];
 const ABORTS: [(Abort, &str); 3] =
     [(Abort::Client, "client"), (Abort::Server, "server"), (Abort::Recorder, "recorder")];
-const REASONS: [(TunnelReason, &str); 6] = [
+const REASONS: [(TunnelReason, &str); 7] = [
     (TunnelReason::NotHttp, "not-http"),
     (TunnelReason::Pinned, "pinned"),
     (TunnelReason::EncryptedHello, "encrypted-hello"),
     (TunnelReason::ClientCertificate, "client-certificate"),
     (TunnelReason::Upgraded, "upgraded"),
+    (TunnelReason::Incompatible, "incompatible"),
     (TunnelReason::Bypassed, "bypassed"),
 ];
 

@@ -55,6 +55,23 @@ impl Url {
     }
 }
 
+/// Returns the absolute URL of a request with this target (RFC 9112, 3.2; `:path` in HTTP/2), as
+/// [`super::write()`] needs it: without user name, password and fragment. `authority` is the host,
+/// with the port if it is not the default one. `None` if they cannot form one.
+pub fn request_url(is_secure: bool, authority: &str, target: &str) -> Option<String> {
+    let scheme = if is_secure { "https" } else { "http" };
+    let text = match target {
+        // OPTIONS for the server as a whole has no path.
+        "*" => format!("{scheme}://{authority}"),
+        path if path.starts_with('/') => format!("{scheme}://{authority}{path}"),
+        // The absolute form, of a client that believes to talk to a proxy.
+        url if url.contains("://") => url.to_owned(),
+        // The authority of CONNECT.
+        other => format!("{scheme}://{other}"),
+    };
+    Url::parse(&text).ok().map(|url| url.text)
+}
+
 /// `None` if the part after the colon is not a port.
 fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
     match authority.rsplit_once(':') {
@@ -94,6 +111,19 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_request_has_the_url_of_its_target() {
+        let url = |target| request_url(true, "a.example:8443", target).unwrap();
+        assert_eq!(url("/x?y#z"), "https://a.example:8443/x?y");
+        assert_eq!(url("*"), "https://a.example:8443/");
+        assert_eq!(url("http://b.example/x"), "http://b.example/x");
+        assert_eq!(url("b.example:443"), "https://b.example:443/");
+        assert_eq!(request_url(false, "[::1]", "/").unwrap(), "http://[::1]/");
+        for (authority, target) in [("", "/"), ("a b", "/"), ("a", "ftp://a/"), ("a", "")] {
+            assert_eq!(request_url(false, authority, target), None, "{authority} {target}");
+        }
+    }
 
     #[test]
     fn a_url_has_a_host_a_port_and_a_text_without_secrets_and_fragment() {

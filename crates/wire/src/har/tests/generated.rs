@@ -100,6 +100,7 @@ fn tunnelled() -> impl Strategy<Value = Tunnelled> {
         TunnelReason::EncryptedHello,
         TunnelReason::ClientCertificate,
         TunnelReason::Upgraded,
+        TunnelReason::Incompatible,
         TunnelReason::Bypassed,
     ]);
     (server(), of(text()), time(), reason, any::<u64>(), any::<u64>()).prop_map(
