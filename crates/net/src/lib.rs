@@ -8,7 +8,9 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
-#[cfg(any(feature = "fetch", feature = "bond"))]
+#[cfg(feature = "record")]
+pub mod authority;
+#[cfg(any(feature = "fetch", feature = "bond", feature = "record"))]
 mod base64;
 #[cfg(feature = "bond")]
 pub mod bond;
@@ -18,14 +20,14 @@ pub mod control;
 pub mod fetch;
 #[cfg(any(feature = "bond", feature = "steer"))]
 mod host_watch;
-#[cfg(any(feature = "fetch", feature = "bond", feature = "probe"))]
+#[cfg(any(feature = "fetch", feature = "bond", feature = "probe", feature = "record"))]
 pub mod path;
 #[cfg(feature = "probe")]
 pub mod probe;
 #[cfg(feature = "radio")]
 pub mod radio;
 pub mod resolve;
-#[cfg(feature = "bond")]
+#[cfg(any(feature = "bond", feature = "record"))]
 pub mod state;
 #[cfg(feature = "steer")]
 pub mod steer;
