@@ -75,6 +75,14 @@ pub struct Fault {
     pub what: &'static str,
 }
 
+/// Reads a decimal number without a sign.
+fn number(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
 fn endpoint_name(endpoint: Endpoint) -> &'static str {
     match endpoint {
         Endpoint::Client => "client",

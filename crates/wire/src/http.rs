@@ -34,7 +34,7 @@ pub const MAX_FIELDS: usize = 128;
 /// Maximum length of a method; registered methods have at most 17 letters.
 const MAX_METHOD_LENGTH: usize = 32;
 /// Connection preface of HTTP/2 (RFC 9113, 3.4).
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+pub(crate) const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// The destination in the first bytes of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -139,10 +139,10 @@ fn port(digits: &[u8]) -> Option<u16> {
 /// Reads the first bytes of a client's stream until the end of the header, because a second `Host`
 /// field may follow the first. Returns [`Peek::No`] after [`MAX_PEEK_LENGTH`] bytes at the latest.
 pub fn head(bytes: &[u8]) -> Peek<Head> {
-    if bytes.starts_with(PREFACE) {
+    if bytes.starts_with(HTTP2_PREFACE) {
         return Peek::Complete(Head::Http2);
     }
-    if PREFACE.starts_with(bytes) {
+    if HTTP2_PREFACE.starts_with(bytes) {
         // A shorter header could begin like the preface; one more byte decides.
         return Peek::More(bytes.len() + 1);
     }

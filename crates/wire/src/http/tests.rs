@@ -65,8 +65,8 @@ fn connect_gives_the_target_and_the_length_of_the_header() {
 
 #[test]
 fn http_2_yields_no_name() {
-    check_every_beginning(PREFACE, &Peek::Complete(Head::Http2));
-    assert_eq!(head(&[PREFACE, b"\0\0\x12\x04\0"].concat()).complete(), Some(Head::Http2));
+    check_every_beginning(HTTP2_PREFACE, &Peek::Complete(Head::Http2));
+    assert_eq!(head(&[HTTP2_PREFACE, b"\0\0\x12\x04\0"].concat()).complete(), Some(Head::Http2));
     assert_eq!(Head::Http2.name(), None);
     assert_eq!(head(b"PRI * HTTP/2.0\r\nHost: a.example\r\n\r\n"), Peek::No);
     check_every_beginning(

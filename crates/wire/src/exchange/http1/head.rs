@@ -3,7 +3,7 @@
 use httparse::{EMPTY_HEADER, Header, ParserConfig, Status};
 
 use crate::archive::{Field, Protocol};
-use crate::exchange::{RequestHead, ResponseHead};
+use crate::exchange::{RequestHead, ResponseHead, number};
 
 /// Maximum length of a head in bytes. Browsers accept responses of 256 KiB.
 pub const MAX_HEAD_LENGTH: usize = 256 * 1024;
@@ -199,11 +199,4 @@ impl BodyFields {
         }
         Ok(found)
     }
-}
-
-fn number(digits: &[u8]) -> Option<u64> {
-    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    std::str::from_utf8(digits).ok()?.parse().ok()
 }
