@@ -1,11 +1,14 @@
 //! The HTTP exchanges in the bytes of a connection that a proxy passes on unchanged.
 //!
-//! An observer ([`http1::Observer`], for HTTP/1) gets the bytes of both directions, complete and in
-//! order, and reports heads, bodies and ends as [`Event`]s. It never holds bytes back: a body is
-//! reported in the pieces in which it arrives. For captures, in which bytes are missing, see
+//! An observer ([`http1::Observer`] for HTTP/1, [`http2::Observer`] for HTTP/2) gets the bytes of
+//! both directions, complete and in order, and reports heads, bodies and ends as [`Event`]s. It
+//! never holds bytes back: a body is reported in the pieces in which it arrives. The bytes of an
+//! endpoint must be observed before the other endpoint gets them: a response does not precede its
+//! request. For captures, in which bytes are missing, see
 //! [`http::Transactions`](crate::http::Transactions).
 
 pub mod http1;
+pub mod http2;
 
 use crate::archive::{Field, Protocol};
 use crate::stream::Endpoint;
@@ -16,8 +19,10 @@ pub type StreamId = u64;
 /// A part of an exchange.
 ///
 /// Of one stream, a [`Request`](Self::Request) comes first, and at most one
-/// [`Response`](Self::Response) follows, also before the end of the request. [`End`](Self::End) of
-/// both endpoints, or [`Abort`](Self::Abort), is the last event.
+/// [`Response`](Self::Response) follows, also before the end of the request. The last event is the
+/// [`End`](Self::End) of the second endpoint, an [`Abort`](Self::Abort), or
+/// [`Upgraded`](Self::Upgraded). An `Abort` after the `End` of the server cuts only the request: the
+/// response is complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
     Request(StreamId, RequestHead),
@@ -42,7 +47,7 @@ pub type Trailers = Vec<Field>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestHead {
     pub method: String,
-    /// The target as sent: in HTTP/2 `:path`.
+    /// The target as sent: in HTTP/2 `:path`, or for `CONNECT` without it `:authority`.
     pub target: String,
     /// `:scheme` of HTTP/2.
     pub scheme: Option<String>,
