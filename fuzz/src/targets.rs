@@ -155,6 +155,12 @@ pub const ALL: &[Target] = &[
         words: exchange::HTTP1_WORDS,
         more_seeds: &["corpus/http-transactions"],
     },
+    Target {
+        name: "http2-observer",
+        run: exchange::http2,
+        words: exchange::HTTP2_WORDS,
+        more_seeds: &[],
+    },
     Target { name: "archive", run: container::container, words: container::WORDS, more_seeds: &[] },
     Target {
         name: "archive-recovery",
