@@ -22,6 +22,9 @@ use manyways_unit::{Size, Span};
 
 use crate::failure::Failure;
 
+#[cfg(feature = "record")]
+pub use self::shell::{command, start_failure};
+
 /// Emulate several networks on this machine and run commands that use them.
 ///
 /// Both sides use real kernel stacks and real programs; you set the rate, delay, loss and queue
@@ -96,7 +99,7 @@ fn waiting_text(change: &WaitingStatus) -> String {
 }
 
 /// Starts a command on a far host, and warns if it does not listen on a port.
-fn serve(lab: &mut Lab, node: Node, command: &str) -> Result<()> {
+pub fn serve(lab: &mut Lab, node: Node, command: &str) -> Result<()> {
     if !lab.serve_on(node, command).map_err(lab_failure)? {
         eprintln!(
             "manyways: the far command `{command}` listens on no port after {SERVER_START_TIMEOUT}; the lab \
@@ -118,7 +121,7 @@ const KILL_TIMEOUT: Span = Span::from_secs(1);
 
 /// Runs a command in the foreground of the terminal and returns its exit code. A signal to this
 /// process ends the command.
-fn run_foreground(
+pub fn run_foreground(
     start: impl FnOnce() -> Result<Child>,
     termination: &Termination,
 ) -> Result<ExitCode> {
@@ -143,7 +146,7 @@ fn run_foreground(
 
 /// Exports the scenario's folder to the commands of a lab. Also puts this `manyways` first in their
 /// PATH unless it is already the one found there.
-fn export(lab: &mut Lab, scenario: Option<&Path>) -> Result<()> {
+pub fn export(lab: &mut Lab, scenario: Option<&Path>) -> Result<()> {
     if let Some(file) = scenario {
         let file = std::path::absolute(file).context("cannot tell where the scenario lies")?;
         let folder = file.parent().unwrap_or(Path::new("/"));
@@ -176,7 +179,7 @@ pub fn lab_failure(error: LabError) -> Failure {
 
 /// The option for far hosts of `lab shell` and `lab run`.
 #[derive(clap::Args)]
-struct FarHosts {
+pub struct FarHosts {
     /// An address on the far side, IPv4 or IPv6, with its names, and its round-trip time in addition
     /// to that of the link; may be repeated. The first far host serves at all of them.
     #[arg(long = "far-host", value_name = "ADDRESS[,name=NAME…][,extra-rtt=TIME]")]
@@ -184,7 +187,7 @@ struct FarHosts {
 }
 
 impl FarHosts {
-    fn parse(&self) -> Result<Vec<FarHost>, Failure> {
+    pub fn parse(&self) -> Result<Vec<FarHost>, Failure> {
         let hosts = self.far_hosts.iter().map(|text| text.parse());
         hosts.map(|host| host.map_err(|error| lab_failure(LabError::FarHost(error)))).collect()
     }
@@ -203,7 +206,7 @@ pub fn reader(folder: &Path) -> impl FnMut(&str) -> std::result::Result<Vec<u8>,
 }
 
 /// Start of relative file names on the command line.
-fn current_folder() -> PathBuf {
+pub fn current_folder() -> PathBuf {
     PathBuf::new()
 }
 

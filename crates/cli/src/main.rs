@@ -24,6 +24,8 @@ mod paths;
 mod probe;
 #[cfg(feature = "radio")]
 mod radio;
+#[cfg(feature = "record")]
+mod record;
 #[cfg(feature = "report")]
 mod report_file;
 mod shell_help;
@@ -69,6 +71,8 @@ enum Command {
     Probe(Box<probe::Args>),
     #[cfg(feature = "steer")]
     Steer(Box<steer::Args>),
+    #[cfg(feature = "record")]
+    Record(Box<record::Args>),
     #[cfg(feature = "demo")]
     Demo(demo::Args),
     #[cfg(feature = "lab")]
@@ -122,6 +126,8 @@ fn main() -> ExitCode {
         Command::Probe(args) => probe::run(*args),
         #[cfg(feature = "steer")]
         Command::Steer(args) => steer::run(*args),
+        #[cfg(feature = "record")]
+        Command::Record(args) => record::run(*args),
         #[cfg(feature = "demo")]
         Command::Demo(args) => demo::run(args),
         #[cfg(feature = "lab")]

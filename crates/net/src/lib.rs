@@ -26,6 +26,8 @@ pub mod path;
 pub mod probe;
 #[cfg(feature = "radio")]
 pub mod radio;
+#[cfg(feature = "record")]
+pub mod record;
 pub mod resolve;
 #[cfg(any(feature = "bond", feature = "record"))]
 pub mod state;

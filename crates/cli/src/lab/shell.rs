@@ -141,7 +141,7 @@ pub fn shell(args: Args) -> Result<ExitCode> {
 }
 
 /// Exit codes as in a shell: 127 if the command does not exist, 126 if it cannot be executed.
-fn start_failure(error: LabError, program: Option<&String>) -> Failure {
+pub fn start_failure(error: LabError, program: Option<&String>) -> Failure {
     match (&error, program) {
         (LabError::System { error: inner, .. }, Some(program)) => {
             let code = if inner.kind() == ErrorKind::NotFound { 127 } else { 126 };

@@ -192,6 +192,28 @@ pub fn config(trust: &Trust, protocols: &[&[u8]]) -> Result<Arc<ClientConfig>, T
     Ok(Arc::new(config))
 }
 
+/// Returns what decides whether a certificate is accepted.
+///
+/// # Errors
+/// Fails if the trusted certificates cannot be read, or if there are none.
+#[cfg(feature = "record")]
+pub(crate) fn verifier(trust: &Trust) -> Result<Arc<dyn ServerCertVerifier>, TrustError> {
+    let provider = Arc::new(ring::default_provider());
+    let accepted = match trust {
+        Trust::System => {
+            let builder =
+                WebPkiServerVerifier::builder_with_provider(system_roots().into(), provider);
+            return match builder.build() {
+                Ok(verifier) => Ok(verifier),
+                Err(error) => Err(Error::General(error.to_string()).into()),
+            };
+        }
+        Trust::File(path) => Some(FileVerifier::read(path, &provider)?),
+        Trust::AnyCertificate => None,
+    };
+    Ok(Arc::new(Verifier { accepted, provider }))
+}
+
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, pem::Error> {
     let text = std::fs::read(path).map_err(pem::Error::Io)?;
     // Otherwise the first line would not begin a certificate.

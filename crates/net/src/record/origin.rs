@@ -1,0 +1,209 @@
+//! TLS to the origin: the recorder is a client like the recorded one, and learns what it needs to
+//! stand in for the origin.
+
+use std::io;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use manyways_wire::archive::{Certificate, KeyKind};
+use manyways_wire::x509;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{ResolvesClientCert, Resumption, WantsClientCert};
+use rustls::crypto::ring;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::sign::CertifiedKey;
+use rustls::{ClientConfig, ConfigBuilder, DigitallySignedStruct, Error, SignatureScheme};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use crate::path::Trust;
+use crate::path::tls::{TrustError, verifier};
+
+/// Which certificates of origins are accepted.
+#[derive(Debug)]
+pub(super) struct Roots {
+    /// A certificate is accepted if one of these accepts it.
+    verifiers: Vec<Arc<dyn ServerCertVerifier>>,
+}
+
+impl Roots {
+    /// The roots of this host, and those of a file.
+    pub(super) fn new(file: Option<PathBuf>) -> Result<Arc<Self>, TrustError> {
+        let mut verifiers = Vec::new();
+        match verifier(&Trust::System) {
+            Ok(verifier) => verifiers.push(verifier),
+            // A host without any roots; those of the file may suffice.
+            Err(error) => tracing::debug!("no roots of the system: {error}"),
+        }
+        if let Some(file) = file {
+            verifiers.push(verifier(&Trust::File(file))?);
+        }
+        Ok(Arc::new(Self { verifiers }))
+    }
+}
+
+/// A connection to the origin after its handshake.
+pub(super) struct Origin {
+    pub(super) stream: TlsStream<TcpStream>,
+    /// The protocol that it chose.
+    pub(super) alpn: Option<Vec<u8>>,
+    pub(super) certificate: Certificate,
+    /// Whether its certificate is accepted for the name.
+    pub(super) is_trusted: bool,
+}
+
+/// Why there is no handshake with the origin.
+#[derive(Debug)]
+pub(super) enum NoOrigin {
+    /// The origin asks for a certificate of the client.
+    ClientCertificate,
+    /// The handshake failed otherwise.
+    Failed(io::Error),
+}
+
+/// Shakes hands with the origin: with the name that the client sent, or else for its address, and
+/// with these protocols.
+pub(super) async fn shake_hands(
+    roots: &Arc<Roots>,
+    stream: TcpStream,
+    name: Option<&str>,
+    address: IpAddr,
+    protocols: Vec<Vec<u8>>,
+) -> Result<Origin, NoOrigin> {
+    let watcher = Arc::new(Watcher {
+        roots: Arc::clone(roots),
+        refusal: Mutex::new(None),
+        is_asked: AtomicBool::new(false),
+    });
+    let mut config = builder(&watcher)
+        .map_err(|error| NoOrigin::Failed(io::Error::other(error)))?
+        .with_client_cert_resolver(Arc::<Watcher>::clone(&watcher));
+    config.alpn_protocols = protocols;
+    // Without resumption each handshake shows the certificate, and is as long as a first one.
+    config.resumption = Resumption::disabled();
+    let server = match name {
+        Some(name) => ServerName::try_from(name.to_owned())
+            .map_err(|error| NoOrigin::Failed(io::Error::other(error)))?,
+        None => ServerName::IpAddress(address.into()),
+    };
+    let connected = TlsConnector::from(Arc::new(config)).connect(server, stream).await;
+    // Some servers ask and do without; the client might have had one.
+    if watcher.is_asked.load(Relaxed) {
+        return Err(NoOrigin::ClientCertificate);
+    }
+    let stream = connected.map_err(NoOrigin::Failed)?;
+    let connection = stream.get_ref().1;
+    let chain = connection.peer_certificates().unwrap_or_default();
+    let read = chain.first().and_then(|leaf| x509::certificate(leaf));
+    let read = read.unwrap_or(x509::Certificate { names: Vec::new(), key: None });
+    let refusal = watcher.refusal.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(error) = &refusal {
+        tracing::debug!("the certificate of {address} ({name:?}) is refused: {error}");
+    }
+    Ok(Origin {
+        alpn: connection.alpn_protocol().map(<[u8]>::to_vec),
+        certificate: Certificate {
+            names: read.names,
+            key: read.key.unwrap_or(KeyKind::P256),
+            chain_length: chain.iter().map(|one| one.len() as u32).sum(),
+        },
+        is_trusted: refusal.is_none(),
+        stream,
+    })
+}
+
+fn builder(watcher: &Arc<Watcher>) -> Result<ConfigBuilder<ClientConfig, WantsClientCert>, Error> {
+    let provider = Arc::new(ring::default_provider());
+    Ok(ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::<Watcher>::clone(watcher)))
+}
+
+/// Notes what the origin does in a handshake. A certificate that is not accepted does not end the
+/// handshake: the client gets one that it will not accept either, and decides.
+#[derive(Debug)]
+struct Watcher {
+    roots: Arc<Roots>,
+    refusal: Mutex<Option<Error>>,
+    is_asked: AtomicBool,
+}
+
+impl ServerCertVerifier for Watcher {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let mut refusal = Error::General("this host has no roots".to_owned());
+        for verifier in &self.roots.verifiers {
+            match verifier.verify_server_cert(
+                end_entity,
+                intermediates,
+                server_name,
+                ocsp_response,
+                now,
+            ) {
+                Ok(accepted) => return Ok(accepted),
+                Err(error) => refusal = error,
+            }
+        }
+        *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = Some(refusal);
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = ring::default_provider().signature_verification_algorithms;
+        self.tolerate(rustls::crypto::verify_tls12_signature(message, cert, dss, &algorithms))
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = ring::default_provider().signature_verification_algorithms;
+        self.tolerate(rustls::crypto::verify_tls13_signature(message, cert, dss, &algorithms))
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        ring::default_provider().signature_verification_algorithms.supported_schemes()
+    }
+}
+
+impl Watcher {
+    /// A wrong signature is a wrong certificate. That of an unaccepted certificate may be of a kind
+    /// that webpki does not read.
+    fn tolerate(
+        &self,
+        verdict: Result<HandshakeSignatureValid, Error>,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        if let Err(error) = verdict {
+            *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        }
+        Ok(HandshakeSignatureValid::assertion())
+    }
+}
+
+impl ResolvesClientCert for Watcher {
+    fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        self.is_asked.store(true, Relaxed);
+        None
+    }
+
+    fn has_certs(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,3 @@
+mod assembled;
+mod piped;
+mod stored;
