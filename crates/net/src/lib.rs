@@ -28,6 +28,8 @@ pub mod probe;
 pub mod radio;
 #[cfg(feature = "record")]
 pub mod record;
+#[cfg(feature = "replay")]
+pub mod replay;
 pub mod resolve;
 #[cfg(any(feature = "bond", feature = "record"))]
 pub mod state;
