@@ -27,6 +27,7 @@ pub mod signal;
 pub mod socket;
 pub mod terminal;
 pub mod thread;
+pub mod timer;
 pub mod tproxy;
 pub mod tun;
 pub mod wait;
