@@ -2,9 +2,10 @@
 //!
 //! [`fetch`] downloads as `manyways-proto` decides, [`bond`] contains the client and the gateway of
 //! the tunnel, [`radio`] runs policies on traces and on a live interface, [`probe`] measures
-//! networks, and [`steer`] has what selects the network for a transfer. Each of these modules is a
-//! cargo feature. [`path`] connects over one network, [`resolve`] queries the name servers of one
-//! network, and [`control`] has the control sockets of running processes.
+//! networks, and [`steer`] has what selects the network for a transfer. [`replay`] answers HTTP
+//! requests from a recording. Each of these modules is a cargo feature. [`path`] connects over one
+//! network, [`resolve`] queries the name servers of one network, and [`control`] has the control
+//! sockets of running processes.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 

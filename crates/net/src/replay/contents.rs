@@ -68,7 +68,7 @@ pub struct Pieces(Source);
 enum Source {
     /// All, or nothing if it was taken.
     Whole(Option<Bytes>),
-    Read(mpsc::Receiver<Result<Bytes, ContainerError>>),
+    Read(mpsc::Receiver<store::Piece>),
     Hollow {
         pieces: Box<Hollow>,
         skipped: u64,
@@ -144,7 +144,7 @@ impl Contents {
         &self.index
     }
 
-    /// What was wrong with a HAR file.
+    /// Problems of a HAR file.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }
@@ -225,7 +225,7 @@ impl Contents {
             let body = read.await.map_err(io::Error::other)??;
             return Ok(Pieces::whole(part(&body, &range)));
         }
-        let (sender, receiver) = Store::channel();
+        let (sender, receiver) = mpsc::channel(store::PIECES_AHEAD);
         tokio::task::spawn_blocking(move || {
             let length = range.end.saturating_sub(range.start);
             contents.store.send(&digest, range.start, length, &sender);
@@ -237,6 +237,15 @@ impl Contents {
 impl Pieces {
     pub(super) fn whole(bytes: Bytes) -> Self {
         Self(Source::Whole(Some(bytes).filter(|bytes| !bytes.is_empty())))
+    }
+
+    /// Whether [`next`](Self::next) is known to return `None`.
+    pub(super) fn is_ended(&self) -> bool {
+        match &self.0 {
+            Source::Whole(body) => body.is_none(),
+            Source::Read(_) => false,
+            Source::Hollow { left, .. } => *left == 0,
+        }
     }
 
     /// Returns all bytes if they are one piece in memory, and none was taken.

@@ -36,7 +36,7 @@ pub enum Think {
     Scaled(f64),
 }
 
-/// What a client gets if no recorded exchange answers its request.
+/// The answer if no recorded exchange answers its request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Miss {
     /// A response with status 404 and [`MISS_FIELD`].
@@ -73,7 +73,7 @@ pub enum Outcome {
     },
 }
 
-/// What a client gets.
+/// The answer to a request.
 #[derive(Debug)]
 pub struct Reply {
     pub outcome: Outcome,
@@ -96,6 +96,8 @@ pub struct Response {
     pub trailers: Arc<[HeadField]>,
     /// Whether the recorded connection went on after it.
     pub is_continued: bool,
+    /// Whether nothing is missing at its end.
+    pub is_whole: bool,
 }
 
 /// The body of a response.
@@ -240,12 +242,14 @@ impl Responder {
         });
         let interim = interim.collect();
         let is_continued = prepared.is_continued;
+        let end = if is_empty { End::Complete } else { prepared.end };
+        let is_whole = end == End::Complete;
         Reply {
             outcome,
             think: self.think(exchange),
             interim,
-            response: Some(Response { head, content, length, trailers, is_continued }),
-            end: if is_empty { End::Complete } else { prepared.end },
+            response: Some(Response { head, content, length, trailers, is_continued, is_whole }),
+            end,
         }
     }
 
@@ -277,6 +281,7 @@ impl Responder {
             length: if is_head { 0 } else { MISS_TEXT.len() as u64 },
             trailers: Arc::default(),
             is_continued: true,
+            is_whole: true,
         };
         Reply { outcome, think, interim, response: Some(response), end: End::Complete }
     }

@@ -5,14 +5,18 @@ use std::path::Path;
 use std::sync::Arc;
 
 use manyways_model::matching::Rule;
+use manyways_sys::clock::Clock;
 use manyways_unit::{Span, Time};
 use manyways_wire::archive::container::Writer;
 use manyways_wire::archive::{
-    Abort, Archive, Body, Connection, Digest, Exchange, Field, Interim, Protocol, Request,
-    Response, Timings, Tls,
+    Abort, Body, Connection, Digest, Exchange, Field, Interim, Protocol, Request, Response,
+    Timings, Tls,
 };
 use manyways_wire::har::{Content, Import};
 
+use super::alarm::Alarm;
+use super::log::Log;
+use super::service::{Peer, Service};
 use super::{Contents, Options, Responder};
 
 /// When all samples were recorded.
@@ -153,4 +157,22 @@ pub(super) fn write_file(import: &Import, path: &Path) {
     let mut har = Vec::new();
     manyways_wire::har::write(&import.archive, |_, _| Content::Omitted, &mut har).unwrap();
     writer.finish(|_| String::from_utf8(har.clone()).unwrap()).unwrap();
+}
+
+/// Shared state of connections, whose alarm runs on the current runtime.
+pub(super) fn service(responder: Responder) -> Arc<Service> {
+    let clock = Clock::start();
+    let (alarm, ring) = Alarm::new(clock).unwrap();
+    tokio::spawn(ring);
+    let epoch = RECORDED.since(Time::ZERO);
+    Arc::new(Service { responder, alarm, clock, epoch, log: Log::default() })
+}
+
+pub(super) fn peer(scheme: &'static str) -> Peer {
+    Peer { number: 0, server: "192.0.2.1:443".parse().unwrap(), scheme }
+}
+
+/// Runs a test on one thread.
+pub(super) fn run(test: impl Future<Output = ()>) {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test);
 }

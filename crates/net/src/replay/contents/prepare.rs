@@ -49,7 +49,7 @@ pub(super) enum BodySource {
     Hollow { coding: Coding, is_text: bool },
 }
 
-/// What follows the last byte of a response.
+/// The end of a response, after its last byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     Complete,

@@ -14,13 +14,16 @@ use tokio::sync::mpsc;
 /// Bytes of bodies that are kept in memory, beside those of a HAR file.
 pub const MAX_CACHED: usize = 64 << 20;
 /// Longest body that is read as a whole and kept. Longer ones are read from the file in pieces each time.
-pub const MAX_WHOLE: u64 = 4 << 20;
+pub const MAX_WHOLE: u64 = 1 << 20;
 /// Readers of the archive that stay open for the next body.
 const MAX_READERS: usize = 4;
 /// Length of a piece of a long body.
 const PIECE: usize = 256 << 10;
 /// Pieces of a long body that are read ahead.
-const PIECES_AHEAD: usize = 2;
+pub(super) const PIECES_AHEAD: usize = 2;
+
+/// A part of a body.
+pub(super) type Piece = Result<Bytes, ContainerError>;
 
 /// Where bodies come from.
 #[derive(Debug, Default)]
@@ -106,7 +109,7 @@ impl Store {
         digest: &Digest,
         skipped: u64,
         length: u64,
-        pieces: &mpsc::Sender<Result<Bytes, ContainerError>>,
+        pieces: &mpsc::Sender<Piece>,
     ) {
         if let Err(error) = self.try_send(digest, skipped, length, pieces) {
             // Without a receiver, the error does not matter.
@@ -119,7 +122,7 @@ impl Store {
         digest: &Digest,
         skipped: u64,
         length: u64,
-        pieces: &mpsc::Sender<Result<Bytes, ContainerError>>,
+        pieces: &mpsc::Sender<Piece>,
     ) -> Result<(), ContainerError> {
         let mut reader = self.reader(digest)?;
         let mut body = reader.open_body(digest)?;
@@ -137,13 +140,6 @@ impl Store {
         drop(body);
         self.put_back(reader);
         Ok(())
-    }
-
-    /// Returns a channel for pieces.
-    pub(super) fn channel()
-    -> (mpsc::Sender<Result<Bytes, ContainerError>>, mpsc::Receiver<Result<Bytes, ContainerError>>)
-    {
-        mpsc::channel(PIECES_AHEAD)
     }
 
     fn reader(&self, digest: &Digest) -> Result<Reader<Positioned>, ContainerError> {
