@@ -1,7 +1,7 @@
 //! A server that answers HTTP requests from a recording, and never from the network.
 //!
 //! [`Contents`] opens a recording. A [`Responder`] finds the recorded exchange for a request, and adapts
-//! its response to the request and to the time; it has no sockets. Its connections read requests of HTTP/1
+//! its response to the request and to the time; it has no sockets. A [`Server`] reads requests of HTTP/1
 //! and HTTP/2, with TLS and without, sends the responses after their think times, and logs them as
 //! [`Served`].
 //!
@@ -21,19 +21,25 @@ mod dates;
 mod head;
 mod hollow;
 mod http1;
+mod http2;
 mod log;
 mod responder;
 #[cfg(test)]
 mod sample;
+mod server;
 mod service;
+mod tls;
 
 pub use self::contents::{Contents, End, MAX_CACHED, MAX_WHOLE, OpenError, Pieces};
 pub use self::head::{CHANGED_FIELDS, Head, HeadField};
 pub use self::http1::{MAX_FIELDS, MAX_HEAD, MAX_IDLE};
+pub use self::http2::MAX_STREAMS;
 pub use self::log::{MAX_SERVED, Served};
 pub use self::responder::{
     Content, MISS_FIELD, Miss, Options, Outcome, Reply, Responder, Response, Think,
 };
+pub use self::server::{MAX_CONNECTIONS, Server};
+pub use self::tls::{Certificates, MAX_HANDSHAKE, MAX_OTHER_NAMES};
 
 /// Bytes of a request's body that are compared; further ones are read and dropped. Both requests are cut
 /// there.
