@@ -85,9 +85,18 @@ fn is_terminal_control(one: char) -> bool {
 /// Returns a count with its noun and a regular plural: `no sessions`, `1 session`, `2 sessions`.
 pub fn count_with_noun(count: usize, what: &str) -> String {
     match count {
-        0 => format!("no {what}s"),
+        0 => format!("no {}", plural(what)),
         1 => format!("1 {what}"),
-        _ => format!("{count} {what}s"),
+        _ => format!("{count} {}", plural(what)),
+    }
+}
+
+fn plural(noun: &str) -> String {
+    let before_y = noun.strip_suffix('y').filter(|stem| !stem.ends_with(['a', 'e', 'i', 'o', 'u']));
+    match before_y {
+        Some(stem) => format!("{stem}ies"),
+        None if ["s", "x", "ch", "sh"].iter().any(|end| noun.ends_with(end)) => format!("{noun}es"),
+        None => format!("{noun}s"),
     }
 }
 
@@ -293,6 +302,9 @@ mod tests {
             [0, 1, 2].map(|count| count_with_noun(count, "key")),
             ["no keys", "1 key", "2 keys"]
         );
+        let plurals = ["body", "miss", "approximate hit", "match", "index"];
+        let expected = ["2 bodies", "2 misses", "2 approximate hits", "2 matches", "2 indexes"];
+        assert_eq!(plurals.map(|noun| count_with_noun(2, noun)), expected);
     }
 
     #[test]
