@@ -17,6 +17,7 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
 }
 
 /// Padding may be missing (RFC 9651, 4.2.7).
+#[cfg(any(feature = "fetch", feature = "bond"))]
 pub(crate) fn decode(text: &[u8]) -> Option<Vec<u8>> {
     let letters = text.iter().rposition(|b| *b != b'=').map_or(0, |last| last + 1);
     let padding = text.len() - letters;

@@ -168,7 +168,8 @@ mod tests {
         for name in BUNDLE_VARIABLES {
             assert!(named(name).starts_with(authority.certificate_pem()), "{name}");
         }
-        assert_eq!(named(ADDITION_VARIABLE), authority.certificate_pem());
+        // With the roots that the variable named before, if it did.
+        assert!(named(ADDITION_VARIABLE).starts_with(authority.certificate_pem()));
         for (source, target) in &environment.mounts {
             assert!(source.starts_with(folder.path()) && target.is_absolute());
         }
