@@ -26,6 +26,8 @@ mod probe;
 mod radio;
 #[cfg(feature = "record")]
 mod record;
+#[cfg(feature = "replay")]
+mod replay;
 #[cfg(feature = "report")]
 mod report_file;
 mod shell_help;
@@ -73,6 +75,8 @@ enum Command {
     Steer(Box<steer::Args>),
     #[cfg(feature = "record")]
     Record(Box<record::Args>),
+    #[cfg(feature = "replay")]
+    Replay(Box<replay::Args>),
     #[cfg(feature = "demo")]
     Demo(demo::Args),
     #[cfg(feature = "lab")]
@@ -128,6 +132,8 @@ fn main() -> ExitCode {
         Command::Steer(args) => steer::run(*args),
         #[cfg(feature = "record")]
         Command::Record(args) => record::run(*args),
+        #[cfg(feature = "replay")]
+        Command::Replay(args) => replay::run(*args),
         #[cfg(feature = "demo")]
         Command::Demo(args) => demo::run(args),
         #[cfg(feature = "lab")]

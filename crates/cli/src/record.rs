@@ -23,7 +23,7 @@ use crate::lab::{
     FarHosts, command, current_folder, export, lab_failure, link_failure, prepare, reader,
     run_foreground, serve, start_failure,
 };
-use crate::report_file::check_folder;
+use crate::report_file::{self, check_distinct, check_folder};
 
 /// Record the HTTP traffic of a command.
 ///
@@ -142,13 +142,16 @@ fn record(args: RecordArgs) -> Result<ExitCode> {
     if let Some(file) = &args.json {
         let text = manyways_record::document::to_json_pretty(&summary.document)
             .context("cannot format the summary")?;
-        std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
+        report_file::write(file, &text)?;
     }
     Ok(code)
 }
 
 fn check(args: &RecordArgs, output: &Path) -> Result<(), Failure> {
-    check_folder(output)?;
+    let inputs: Vec<&Path> = args.origin_ca.iter().map(|path| &**path).collect();
+    let outputs: Vec<&Path> = std::iter::once(output).chain(args.json.as_deref()).collect();
+    outputs.iter().try_for_each(|path| check_folder(path))?;
+    check_distinct(&inputs, &outputs)?;
     for path in [output.to_owned(), journal_of(output)] {
         if path.symlink_metadata().is_ok() {
             let hint = match path == output {

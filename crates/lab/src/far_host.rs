@@ -94,7 +94,9 @@ impl FarHost {
         Self { address, extra_rtt: Span::ZERO, names: Vec::new() }
     }
 
-    fn check(&self) -> Result<(), FarHostError> {
+    /// # Errors
+    /// A lab cannot have the host.
+    pub fn check(&self) -> Result<(), FarHostError> {
         if !is_host(self.address) {
             return Err(FarHostError::NotAHost(self.address));
         }

@@ -8,6 +8,7 @@
 pub mod environment;
 
 use std::collections::HashMap;
+use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -78,6 +79,13 @@ pub struct Authority {
     key: KeyPair,
     signing_key: Arc<dyn SigningKey>,
     issued: Mutex<HashMap<Template, Arc<CertifiedKey>>>,
+}
+
+impl fmt::Debug for Authority {
+    /// Without the keys.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Authority")
+    }
 }
 
 /// The values that distinguish certificates.

@@ -44,6 +44,8 @@ use self::writer::ArchiveWriter;
 use crate::authority::{Authority, AuthorityError};
 use crate::path::TrustError;
 
+#[cfg(feature = "replay")]
+pub(crate) use self::files::beside;
 pub use self::files::{ArchiveFile, FileError};
 pub use self::tunnels::ServerKey;
 pub use self::writer::{RepairError, Written, journal_of, repair};

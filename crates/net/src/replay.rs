@@ -22,6 +22,8 @@ mod head;
 mod hollow;
 mod http1;
 mod http2;
+mod layout;
+mod listen;
 mod log;
 mod responder;
 #[cfg(test)]
@@ -34,6 +36,8 @@ pub use self::contents::{Contents, End, MAX_CACHED, MAX_WHOLE, OpenError, Pieces
 pub use self::head::{CHANGED_FIELDS, Head, HeadField};
 pub use self::http1::{MAX_FIELDS, MAX_HEAD, MAX_IDLE};
 pub use self::http2::MAX_STREAMS;
+pub use self::layout::{Layout, LayoutHost};
+pub use self::listen::listen;
 pub use self::log::{MAX_SERVED, Served};
 pub use self::responder::{
     Content, MISS_FIELD, Miss, Options, Outcome, Reply, Responder, Response, Think,

@@ -113,6 +113,18 @@ impl Internet {
         finish(&mut command)
     }
 
+    /// Runs a shell script in a replay of an archive, outside of this internet, and returns the report.
+    #[track_caller]
+    pub fn replay(&self, archive: &str, options: &[&str], script: &str) -> (Finished, Value) {
+        let _guard = shared_host();
+        let mut command = manyways();
+        command.current_dir(self.folder.path()).args(["replay", archive]).args(options);
+        command.args(["--json", "report.json", "--html", "report.html", "--", "sh", "-c", script]);
+        let done = finish(&mut command);
+        let report = fs::read(self.path("report.json")).unwrap_or_default();
+        (done, serde_json::from_slice(&report).unwrap_or_default())
+    }
+
     /// The document of `record show` about an archive.
     #[track_caller]
     pub fn show(&self, archive: &str) -> Value {

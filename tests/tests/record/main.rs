@@ -1,4 +1,4 @@
-//! `manyways record` as a user sees it: real clients and servers, and a lab between them for the
+//! `manyways record` and `manyways replay` as a user sees them: real clients and servers, and a lab between them for the
 //! internet.
 
 mod archives;
@@ -6,3 +6,4 @@ mod faults;
 mod internet;
 mod odd_origins;
 mod recorded;
+mod replayed;

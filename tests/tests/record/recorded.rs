@@ -13,7 +13,7 @@ const SERVERS: Need<'static> =
     Need::All(&[Need::Root, Need::Command("nginx"), Need::Command("caddy"), Need::Command("curl")]);
 
 #[test]
-fn curl_is_recorded_over_both_protocols() {
+fn curl_is_recorded_and_replayed_over_both_protocols() {
     needs!(SERVERS);
     let internet = Internet::new("10ms");
     internet.put("n.txt", &numbers());
@@ -94,7 +94,7 @@ echo '<a href=tiny-1.0-py3-none-any.whl>tiny-1.0-py3-none-any.whl</a>' >root/sim
 ";
 
 #[test]
-fn pip_trusts_the_recorder() {
+fn pip_trusts_the_recorder_and_the_replay() {
     needs!(SERVERS, Need::File("/usr/lib/python3/dist-packages/pip"));
     let internet = Internet::new("2ms");
     let script = "$RECORD -o pip.zip -- /usr/bin/python3 -m pip download -q --no-cache-dir \
@@ -105,6 +105,12 @@ fn pip_trusts_the_recorder() {
     let status = by_url(&shown, "status");
     assert_eq!(status["https://www.example.test/simple/tiny/"], 200);
     assert_eq!(status["https://www.example.test/simple/tiny/tiny-1.0-py3-none-any.whl"], 200);
+    let again = "mkdir again && cd again && /usr/bin/python3 -m pip download -q --no-cache-dir \
+        --disable-pip-version-check --isolated --index-url https://www.example.test/simple/ tiny && \
+        cmp tiny-1.0-py3-none-any.whl ../tiny-1.0-py3-none-any.whl";
+    let (done, report) = internet.replay("pip.zip", &[], again);
+    done.expect_success();
+    assert_eq!((&report["missed"], &report["never_asked"]), (&0.into(), &0.into()), "{report}");
 }
 
 /// A page with a script, a picture and a style sheet of three servers.
@@ -115,7 +121,7 @@ const SCRIPT: &str =
     "function run() { document.getElementById('text').textContent = 'aft' + 'er'; }";
 
 #[test]
-fn chromium_trusts_the_recorder() {
+fn chromium_trusts_the_recorder_and_the_replay() {
     needs!(SERVERS, Need::Command("chromium"), Need::Command("certutil"));
     let internet = Internet::new("2ms");
     internet.put("index.html", PAGE.as_bytes());
@@ -142,6 +148,9 @@ fn chromium_trusts_the_recorder() {
             "{url}"
         );
     }
-    // The home of the user has no trace of it, and neither has that of this machine.
-    internet.run("manyways record check page.zip").expect_success();
+    let again = "exec chromium --headless --no-sandbox --disable-gpu --no-first-run \
+        --user-data-dir=other --dump-dom https://www.example.test/ 2>browser.log";
+    let (replayed, report) = internet.replay("page.zip", &[], again);
+    assert_eq!(replayed.expect_success().stdout, done.stdout);
+    assert!(report["hits"].as_u64() >= Some(4) && report["missed"] == 0, "{report}");
 }

@@ -164,14 +164,15 @@ impl ArchiveFile {
     }
 }
 
-/// Reads a file in the folder of a HAR file. The name is foreign, so it may not lead elsewhere.
-fn beside(har: &Path, name: &str) -> Option<Vec<u8>> {
-    let name = Path::new(name);
-    if !name.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir)) {
+/// Reads a file in the folder of a HAR file. Names with folders are refused, because they are foreign
+/// and could lead elsewhere.
+pub(crate) fn beside(har: &Path, name: &str) -> Option<Vec<u8>> {
+    let mut components = Path::new(name).components();
+    let (Some(Component::Normal(name)), None) = (components.next(), components.next()) else {
         return None;
-    }
+    };
     let path = har.parent()?.join(name);
-    // A link could lead elsewhere, and reading another kind of file could wait for ever.
+    // A link could lead elsewhere, and opening a pipe could wait for ever.
     let facts = fs::symlink_metadata(&path).ok()?;
     if !facts.is_file() || facts.len() > container::MAX_BODY {
         return None;

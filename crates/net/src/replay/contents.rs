@@ -8,11 +8,11 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::ops::Range;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use manyways_model::matching::{Index, Rule};
-use manyways_wire::archive::container::{ContainerError, MAX_BODY, MAX_HAR, Reader};
+use manyways_wire::archive::container::{ContainerError, MAX_HAR, Reader};
 use manyways_wire::archive::{Archive, Connection, Digest, Exchange};
 use manyways_wire::har::{self, HarError, Import, Warning};
 use tokio::sync::mpsc;
@@ -24,6 +24,7 @@ pub(super) use self::requests::decoded_body;
 pub use self::store::{MAX_CACHED, MAX_WHOLE};
 use self::store::{Positioned, Store};
 use super::hollow::Hollow;
+use crate::record::beside;
 
 /// First bytes of a zip archive.
 const ZIP: &[u8] = b"PK\x03\x04";
@@ -287,22 +288,6 @@ fn part(body: &Bytes, range: &Range<u64>) -> Bytes {
     let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(body.len());
     let (start, end) = (place(range.start), place(range.end));
     if start <= end { body.slice(start..end) } else { Bytes::new() }
-}
-
-/// Reads a file in the folder of a HAR file. Names with folders are refused.
-fn beside(har: &Path, name: &str) -> Option<Vec<u8>> {
-    let mut components = Path::new(name).components();
-    let (Some(Component::Normal(name)), None) = (components.next(), components.next()) else {
-        return None;
-    };
-    let path = har.parent()?.join(name);
-    let file = File::open(&path).ok()?;
-    if !file.metadata().is_ok_and(|about| about.is_file()) {
-        return None;
-    }
-    let mut body = Vec::new();
-    file.take(MAX_BODY + 1).read_to_end(&mut body).ok()?;
-    (body.len() as u64 <= MAX_BODY).then_some(body)
 }
 
 /// Checks that each body is there, with its length.

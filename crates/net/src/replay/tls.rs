@@ -16,6 +16,8 @@ use tokio::time::timeout;
 use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use crate::authority::Authority;
+
 /// Maximum duration of a handshake, and of the wait for the first byte of a connection.
 pub const MAX_HANDSHAKE: Duration = Duration::from_secs(30);
 /// Names that are not in the recording and have a certificate of their own.
@@ -31,6 +33,17 @@ pub trait Certificates: Debug + Send + Sync {
         names: &[String],
         recorded: Option<&Certificate>,
     ) -> Option<Arc<CertifiedKey>>;
+}
+
+impl Certificates for Authority {
+    fn certificate(
+        &self,
+        names: &[String],
+        recorded: Option<&Certificate>,
+    ) -> Option<Arc<CertifiedKey>> {
+        // The length of the chain decides how many packets a handshake takes.
+        self.issue(names, recorded.map(|certificate| certificate.chain_length)).ok()
+    }
 }
 
 /// Configurations of the recorded servers.

@@ -1,0 +1,97 @@
+//! A bond between the device and the servers of a replay.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+
+use anyhow::{Context, Result};
+use manyways_lab::{Lab, Node, address};
+use manyways_sys::clock::Clock;
+use manyways_sys::signal::send;
+use manyways_unit::{Span, Time};
+
+use crate::failure::Failure;
+use crate::lab::{lab_failure, serve};
+
+/// Asks the client to end.
+const SIGTERM: i32 = 15;
+/// Port of the gateway.
+const PORT: u16 = 4433;
+/// Time limit for the client to intercept.
+const START_TIMEOUT: Span = Span::from_secs(20);
+const POLL_INTERVAL: Span = Span::from_millis(20);
+/// Words of the client's log from which on it intercepts.
+const READY: &str = "intercept";
+
+/// A client that intercepts all connections of the device. It ends when it is dropped.
+pub struct Bond {
+    client: Child,
+}
+
+impl Bond {
+    /// Starts a gateway beside the servers, and a client on the device.
+    pub fn start(lab: &mut Lab) -> Result<Self> {
+        let folder = lab.folder().join("bond");
+        fs::create_dir_all(&folder).context("cannot make a folder for the bond")?;
+        let program = std::env::current_exe().context("cannot find this program")?;
+        let key = |name: &str| -> Result<(PathBuf, String)> {
+            let path = folder.join(format!("{name}.key"));
+            let made = Command::new(&program).args(["bond", "keygen"]).arg(&path).output();
+            let made = made.context("cannot make a key")?;
+            if !made.status.success() {
+                let reason = String::from_utf8_lossy(&made.stderr).trim().to_owned();
+                return Err(Failure::new(format!("cannot make a key: {reason}")).into());
+            }
+            Ok((path, String::from_utf8_lossy(&made.stdout).trim().to_owned()))
+        };
+        let ((client_key, client), (gateway_key, gateway)) = (key("client")?, key("gateway")?);
+        let allow = folder.join("allow");
+        fs::write(&allow, format!("{client} device\n")).context("cannot write the allow file")?;
+        let quoted = |path: &PathBuf| format!("'{}'", path.display());
+        let command = format!(
+            "exec {} bond gateway --listen '[::]:{PORT}' --permit 0.0.0.0/0 --permit ::/0 --key {} --allow {} 2>{}",
+            quoted(&program),
+            quoted(&gateway_key),
+            quoted(&allow),
+            quoted(&folder.join("gateway.log")),
+        );
+        serve(lab, Node::Host(0), &command)?;
+        let log = folder.join("client.log");
+        let file = fs::File::create(&log).context("cannot write the log of the bond")?;
+        let mut command = Command::new(&program);
+        let [at, _] = address::host(0);
+        command.args([
+            "bond",
+            "client",
+            "--gateway",
+            &format!("{at}:{PORT}"),
+            "--gateway-key",
+            &gateway,
+        ]);
+        command.arg("--key").arg(&client_key).args(["--intercept", "all", "--include-private"]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
+        let client = lab.spawn(Node::Device(0), command).map_err(lab_failure)?;
+        let mut bond = Self { client };
+        let clock = Clock::start();
+        loop {
+            let text = fs::read_to_string(&log).unwrap_or_default();
+            if text.contains(READY) {
+                return Ok(bond);
+            }
+            let has_ended = bond.client.try_wait().context("cannot watch the bond")?.is_some();
+            if has_ended || clock.now().since(Time::ZERO) > START_TIMEOUT {
+                let reason = text.lines().last().unwrap_or("it gave no reason").to_owned();
+                return Err(Failure::new(format!("the bond does not start: {reason}")).into());
+            }
+            sleep(POLL_INTERVAL.into());
+        }
+    }
+}
+
+impl Drop for Bond {
+    fn drop(&mut self) {
+        let _ = send(self.client.id() as i32, SIGTERM);
+        let _ = self.client.wait();
+    }
+}
