@@ -2,14 +2,22 @@
 //! and gaps, over any network.
 //!
 //! A [`Plan`] is made from a [`Recording`]: for each exchange the response that it waits for, the gap
-//! after it, and the connection.
+//! after it, and the connection. A [`Drive`] executes the plan: it returns the connections to open
+//! and the requests to send, receives reports of their progress, and has the app response time.
+//!
+//! Source of the app response time: Deng's thesis, §2.4.
 
 mod carriage;
+mod machine;
+mod outcome;
 mod plan;
 mod recording;
+mod state;
 #[cfg(test)]
 mod tests;
 
+pub use self::machine::{Action, Drive, Input};
+pub use self::outcome::{ConnectionOutcome, Ending, ExchangeOutcome, Outcome};
 pub use self::plan::{
     Cancellation, Opening, Plan, PlannedConnection, PlannedExchange, Predecessor,
     WAITED_FOR_CONNECTION,

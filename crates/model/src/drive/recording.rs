@@ -56,7 +56,8 @@ pub struct Exchange<'a> {
     pub ended: Option<Time>,
     /// Bytes of the request.
     pub uploaded: Size,
-    /// Bytes of the response. If the exchange was aborted, those that arrived.
+    /// Bytes of the response, in the unit that [`Input::Received`](super::Input::Received) counts in
+    /// the replay. If the exchange was aborted, those that arrived.
     pub downloaded: Size,
     pub completion: Completion,
 }

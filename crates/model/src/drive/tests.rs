@@ -1,4 +1,7 @@
+mod course;
+mod network;
 mod plan;
+mod properties;
 
 use manyways_unit::{Size, Time};
 
