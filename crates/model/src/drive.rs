@@ -4,10 +4,12 @@
 //! A [`Plan`] is made from a [`Recording`]: for each exchange the response that it waits for, the gap
 //! after it, and the connection. A [`Drive`] executes the plan: it returns the connections to open
 //! and the requests to send, receives reports of their progress, and has the app response time.
+//! [`classify`] finds whether an application's traffic is dominated by short or by long flows.
 //!
-//! Source of the app response time: Deng's thesis, §2.4.
+//! Source of the patterns and of the app response time: Deng's thesis, §2.3 and §2.4.
 
 mod carriage;
+pub mod classify;
 mod machine;
 mod outcome;
 mod plan;

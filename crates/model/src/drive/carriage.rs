@@ -26,6 +26,7 @@ pub(super) struct Carrier {
     pub(super) opened: Option<Time>,
     /// When it was ready; only with `opened`, not before it, and not after its first exchange.
     pub(super) ready: Option<Time>,
+    pub(super) closed: Option<Time>,
     pub(super) is_recorded: bool,
     /// Exchanges on it, by start.
     pub(super) exchanges: Vec<usize>,
@@ -37,6 +38,7 @@ impl Carriage {
             protocol: connection.protocol,
             opened: connection.opened,
             ready: connection.ready,
+            closed: connection.closed,
             is_recorded: true,
             exchanges: Vec::new(),
         });
@@ -59,6 +61,7 @@ impl Carriage {
                         protocol: exchange.protocol,
                         opened: None,
                         ready: None,
+                        closed: None,
                         is_recorded: false,
                         exchanges: Vec::new(),
                     });
