@@ -18,6 +18,7 @@
 mod alarm;
 mod contents;
 mod dates;
+pub mod driver;
 mod head;
 mod hollow;
 mod http1;

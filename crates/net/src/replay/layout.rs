@@ -16,6 +16,8 @@ const USUAL_PORTS: [u16; 2] = [80, 443];
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LayoutHost {
     pub address: IpAddr,
+    /// The recorded address. `None` if the recording lacks it.
+    pub recorded: Option<IpAddr>,
     /// Names that lead to it, in lower case.
     pub names: Vec<String>,
     /// Round-trip time in addition to [`Layout::rtt`].
@@ -63,6 +65,23 @@ impl Layout {
         }
         draft.finish(is_single, is_usable)
     }
+
+    /// Returns where a recorded server is now.
+    pub fn address_of(&self, recorded: IpAddr) -> Option<IpAddr> {
+        match &self.hosts[..] {
+            [only] => Some(only.address),
+            hosts => Some(hosts.iter().find(|host| host.recorded == Some(recorded))?.address),
+        }
+    }
+
+    /// Returns the first address of a name, or an address in text.
+    pub fn address_named(&self, name: &str) -> Option<IpAddr> {
+        if let Ok(address) = name.parse() {
+            return self.address_of(address);
+        }
+        let name = host_name(name)?;
+        Some(self.hosts.iter().find(|host| host.names.contains(&name))?.address)
+    }
 }
 
 #[derive(Default)]
@@ -99,26 +118,29 @@ impl Draft {
             let extra_rtt = host.rtt.map_or(Span::ZERO, |rtt| rtt.saturating_sub(nearest));
             let is_kept = is_usable(address);
             made_up += usize::from(!is_kept);
+            let recorded = Some(address);
             let address = if is_kept { address } else { make_up() };
-            hosts.push(LayoutHost { address, names: host.names.into_iter().collect(), extra_rtt });
+            let names = host.names.into_iter().collect();
+            hosts.push(LayoutHost { address, recorded, names, extra_rtt });
         }
         for name in unplaced {
             made_up += 1;
             let (address, names) = (make_up(), vec![name]);
-            hosts.push(LayoutHost { address, names, extra_rtt: Span::ZERO });
+            hosts.push(LayoutHost { address, recorded: None, names, extra_rtt: Span::ZERO });
         }
         if is_single && let Some(first) = hosts.first() {
             let names: BTreeSet<String> =
                 hosts.iter().flat_map(|host| host.names.clone()).collect();
-            let (address, names) = (first.address, names.into_iter().collect());
-            hosts = vec![LayoutHost { address, names, extra_rtt: Span::ZERO }];
+            let (address, recorded) = (first.address, first.recorded);
+            let names = names.into_iter().collect();
+            hosts = vec![LayoutHost { address, recorded, names, extra_rtt: Span::ZERO }];
         }
         Layout { hosts, ports: self.ports.into_iter().collect(), rtt, made_up }
     }
 }
 
 /// Returns the host and the port of a URL.
-fn authority(url: &str) -> Option<(String, u16)> {
+pub(super) fn authority(url: &str) -> Option<(String, u16)> {
     let (scheme, rest) = url.split_once("://")?;
     let authority = rest.split(['/', '?']).next()?;
     let default = if scheme == "https" { 443 } else { 80 };
@@ -200,9 +222,10 @@ mod tests {
         }
     }
 
-    fn host(address: &str, names: &[&str], extra: u64) -> LayoutHost {
+    fn host(address: &str, recorded: &str, names: &[&str], extra: u64) -> LayoutHost {
         LayoutHost {
             address: address.parse().unwrap(),
+            recorded: recorded.parse().ok(),
             names: names.iter().map(|name| (*name).to_owned()).collect(),
             extra_rtt: Span::from_millis(extra),
         }
@@ -212,22 +235,32 @@ mod tests {
     fn every_recorded_address_is_a_host_with_its_names_and_distance() {
         let layout = Layout::new(&archive(), false, |address| !address.is_loopback());
         let expected = [
-            host("198.18.128.1", &["localhost"], 0),
-            host("192.0.2.1", &["a.example", "c.example"], 0),
-            host("192.0.2.9", &[], 0),
-            host("2001:db8::1", &["b.example"], 30),
-            host("198.18.128.2", &["d.example"], 0),
+            host("198.18.128.1", "127.0.0.1", &["localhost"], 0),
+            host("192.0.2.1", "192.0.2.1", &["a.example", "c.example"], 0),
+            host("192.0.2.9", "192.0.2.9", &[], 0),
+            host("2001:db8::1", "2001:db8::1", &["b.example"], 30),
+            host("198.18.128.2", "", &["d.example"], 0),
         ];
         assert_eq!((&layout.hosts[..], layout.made_up), (&expected[..], 2));
         assert_eq!(layout.ports, [80, 443, 444, 8443]);
         assert_eq!(layout.rtt, Some(Span::from_millis(20)));
+        let address = |text: &str| text.parse().ok();
+        assert_eq!(layout.address_of("127.0.0.1".parse().unwrap()), address("198.18.128.1"));
+        assert_eq!(layout.address_of("192.0.2.77".parse().unwrap()), None);
+        for (name, expected) in
+            [("C.example", "192.0.2.1"), ("192.0.2.9", "192.0.2.9"), ("d.example.", "198.18.128.2")]
+        {
+            assert_eq!(layout.address_named(name), address(expected), "{name}");
+        }
     }
 
     #[test]
     fn one_server_has_all_names() {
         let layout = Layout::new(&archive(), true, |_| true);
         let names = ["a.example", "b.example", "c.example", "d.example", "localhost"];
-        assert_eq!(layout.hosts, [host("127.0.0.1", &names, 0)]);
+        assert_eq!(layout.hosts, [host("127.0.0.1", "127.0.0.1", &names, 0)]);
+        let anywhere = "192.0.2.9".parse().unwrap();
+        assert_eq!(layout.address_of(anywhere), "127.0.0.1".parse().ok());
         assert_eq!(Layout::new(&Archive::default(), true, |_| true).hosts, []);
     }
 }
