@@ -1,6 +1,7 @@
 //! `manyways replay`: a command with the recorded servers, over any networks.
 
 mod bond;
+mod drive;
 mod report;
 mod why;
 
@@ -23,6 +24,7 @@ use manyways_unit::Span;
 use manyways_unit::human::count_with_noun;
 
 use self::bond::Bond;
+use self::drive::{Drive, check_rounds};
 use self::report::Report;
 use crate::failure::Failure;
 use crate::lab::{
@@ -87,6 +89,13 @@ struct ReplayArgs {
     /// Through a bond over all links, with its gateway beside the servers
     #[arg(long)]
     bond: bool,
+    /// Issue the recorded requests without a command, over each link, over MPTCP and over a bond, and
+    /// compare the app response times
+    #[arg(long, conflicts_with_all = ["mptcp", "bond", "one_server", "html", "words"])]
+    drive: bool,
+    /// Rounds of --drive, in each of which all ways run
+    #[arg(long, value_name = "N", default_value_t = 3, requires = "drive")]
+    rounds: usize,
     /// Answer to a request that was not recorded
     #[arg(long, value_enum, default_value = "404")]
     miss: MissChoice,
@@ -175,10 +184,29 @@ fn replay(args: ReplayArgs) -> Result<ExitCode> {
         );
     }
     let spec = spec(&args, &layout)?;
+    check_rounds(args.rounds)?;
     let registry = prepare()?;
     let _ = raise_file_limit();
     let termination = Termination::take().context("cannot watch for signals")?;
     let authority = Authority::open(&state()?).map_err(authority_failure)?;
+    let contents = Arc::new(contents);
+    let mut options = Options::default();
+    (options.think, options.miss) = (args.think, args.miss.into());
+    if args.drive {
+        announce(&contents, &layout);
+        let drive = Drive {
+            registry: &registry,
+            file,
+            contents,
+            layout: &layout,
+            authority: Arc::new(authority),
+            options,
+            rounds: args.rounds,
+            cc: args.cc.clone(),
+            json: args.json.as_deref(),
+        };
+        return drive.run(&spec);
+    }
     let mut lab = Lab::start(&registry, spec).map_err(lab_failure)?;
     export(&mut lab, None)?;
     let environment = TrustEnvironment::prepare(&authority, &lab.folder())
@@ -186,9 +214,6 @@ fn replay(args: ReplayArgs) -> Result<ExitCode> {
     let far = lab.namespace(Node::Host(0));
     let listeners = far.run(|| listen(&layout.ports, args.mptcp));
     let listeners = listeners.context("cannot listen in the lab")?;
-    let mut options = Options::default();
-    (options.think, options.miss) = (args.think, args.miss.into());
-    let contents = Arc::new(contents);
     let server = Server::start(Arc::clone(&contents), options, Arc::new(authority), listeners)
         .context("cannot start the servers of the replay")?;
     let bond = args.bond.then(|| Bond::start(&mut lab)).transpose()?;

@@ -101,6 +101,41 @@ fn think_times_are_recorded_or_others() {
     assert!(is(thinks(&["--think", "x20"]), 20.0 * recorded[0]), "{recorded:?}");
 }
 
+#[test]
+fn the_recorded_requests_are_issued_over_each_way_to_use_the_links() {
+    needs!(NEEDS);
+    let internet = recording();
+    let _guard = shared_host();
+    let mut command = manyways();
+    command.current_dir(internet.path("")).args(["replay", "a.zip", "--drive", "--rounds", "1"]);
+    command.args(["--link", "wifi:down=20mbit,delay=2ms", "--link", "lte:down=20mbit,delay=5ms"]);
+    let done = finish(command.args(["--json", "drive.json"])).expect_success();
+    let drive: Value =
+        serde_json::from_slice(&fs::read(internet.path("drive.json")).unwrap()).unwrap();
+    assert_eq!((&drive["exchanges"], &drive["connections"]), (&3.into(), &3.into()));
+    let ways = drive["ways"].as_array().unwrap();
+    let names: Vec<&str> = ways.iter().map(|way| way["name"].as_str().unwrap()).collect();
+    let expected = [
+        "TCP over wifi",
+        "TCP over lte",
+        "MPTCP, coupled, first over wifi",
+        "MPTCP, coupled, first over lte",
+        "MPTCP, decoupled, first over wifi",
+        "MPTCP, decoupled, first over lte",
+        "bond",
+    ];
+    assert_eq!(names, expected);
+    for way in ways {
+        let ran = way["app_response_seconds"].is_number();
+        assert_ne!(ran, way["not_run"].is_string(), "{way}");
+        assert!(!ran || way["runs"][0]["failed"] == 0, "{way}");
+        assert!(ran || way["name"].as_str().unwrap().contains("coupled"), "{way}");
+    }
+    // 3 MB over 20 Mbit/s cannot be faster than the link.
+    assert!(ways[0]["app_response_seconds"].as_f64() > Some(1.2), "{}", ways[0]);
+    assert!(done.stdout.contains("app response time"), "{}", done.stdout);
+}
+
 /// A page load of a browser, without bodies.
 const HAR: &str = r#"{"log":{"version":"1.2","creator":{"name":"someone","version":"1"},"entries":[
 {"startedDateTime":"2026-01-01T00:00:00Z","time":10,"request":{"method":"GET","url":"https://a.example/page","httpVersion":"h2",
@@ -149,9 +184,13 @@ fn what_cannot_be_replayed_is_refused_in_a_sentence() {
         (&["a.har", "--mptcp"], "several networks need several links"),
         (&["a.har", "--link", "wifi:down=fast"], "down"),
         (&["a.har", "--json", "a.har"], "is used twice"),
+        (&["a.har", "--drive", "--rounds", "0"], "1 to 1000 rounds"),
     ] {
         let mut command = manyways();
-        command.current_dir(folder.path()).arg("replay").args(words).args(["--", "true"]);
+        command.current_dir(folder.path()).arg("replay").args(words);
+        if !words.contains(&"--drive") {
+            command.args(["--", "true"]);
+        }
         let done = finish(&mut command);
         assert_ne!(done.code(), 0, "{words:?}");
         assert!(done.stderr.contains(said), "{words:?}: {}", done.stderr);
