@@ -1,6 +1,8 @@
 //! `manyways record`: the HTTP traffic of a command, in an archive.
 
 mod archive;
+#[cfg(feature = "replay")]
+mod classify;
 mod summary;
 
 use std::path::{Path, PathBuf};
@@ -57,6 +59,8 @@ enum SubCommand {
     Show(archive::ShowArgs),
     Import(archive::ImportArgs),
     Export(archive::ExportArgs),
+    #[cfg(feature = "replay")]
+    Classify(classify::ClassifyArgs),
 }
 
 #[derive(clap::Args)]
@@ -95,6 +99,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
         Some(SubCommand::Show(args)) => archive::show(&args),
         Some(SubCommand::Import(args)) => archive::import(&args),
         Some(SubCommand::Export(args)) => archive::export(&args),
+        #[cfg(feature = "replay")]
+        Some(SubCommand::Classify(args)) => classify::classify_file(&args),
         None => record(args.record),
     }
 }

@@ -31,6 +31,10 @@ fn a_har_becomes_an_archive_and_a_har_again() {
     let shown = record(&["show", "--exchanges", &path("a.zip")]).expect_success().stdout;
     assert!(shown.contains("192.0.2.1:443") && shown.contains("https://a.example/"), "{shown}");
 
+    let done = record(&["classify", &path("a.zip"), "--html", &path("flows.html")]);
+    assert!(done.expect_success().stdout.starts_with("short-flow dominated: no flows of 1 long"));
+    assert!(fs::read_to_string(path("flows.html")).unwrap().contains("<svg"));
+
     let done = record(&["export", &path("a.zip"), "-o", &path("b.har")]).expect_success();
     assert!(done.stderr.contains("left out 2 fields with credentials"), "{}", done.stderr);
     let exported = fs::read_to_string(path("b.har")).unwrap();

@@ -405,7 +405,7 @@ fn check_output(path: &Path) -> Result<(), Failure> {
     }
 }
 
-fn open(path: &Path) -> Result<ArchiveFile, Failure> {
+pub fn open(path: &Path) -> Result<ArchiveFile, Failure> {
     ArchiveFile::open(path).map_err(|error| {
         let journal = journal_of(path);
         let hint = journal.exists().then(|| {
