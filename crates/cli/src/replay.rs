@@ -185,10 +185,12 @@ fn replay(args: ReplayArgs) -> Result<ExitCode> {
     }
     let spec = spec(&args, &layout)?;
     check_rounds(args.rounds)?;
+    // Before this process is root of a namespace, and seems to have another folder.
+    let folder = state()?;
     let registry = prepare()?;
     let _ = raise_file_limit();
     let termination = Termination::take().context("cannot watch for signals")?;
-    let authority = Authority::open(&state()?).map_err(authority_failure)?;
+    let authority = Authority::open(&folder).map_err(authority_failure)?;
     let contents = Arc::new(contents);
     let mut options = Options::default();
     (options.think, options.miss) = (args.think, args.miss.into());
