@@ -5,6 +5,7 @@
 mod air;
 mod change;
 mod cleanup;
+mod coupled;
 mod device;
 mod devices;
 mod far_hosts;
