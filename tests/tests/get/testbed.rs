@@ -66,7 +66,9 @@ told() {
 }
 stop_at() { while [ $# -gt 0 ]; do change --when "$1.down_bytes >= $2" $1 state=paused; shift 2; done; }
 go_on() { for link in "$@"; do change --cancel $link state=up; done; }
-has_come() { [ $(($(cat /sys/class/net/$1/statistics/rx_bytes) - start)) -ge $2 ]; }
+# A busy lab delivers several packets as one, whose headers the kernel counts once: at most 52 of 1500
+# bytes less than the lab.
+has_come() { [ $(($(cat /sys/class/net/$1/statistics/rx_bytes) - start)) -ge $(($2 - $2 / 25)) ]; }
 come() { start=${3:-0}; eventually has_come $1 $2; }
 kept() { sed 's/.*"done"://; s/\],\[/\n/g; s/[^0-9,\n]//g' "$1" | awk -F, '{ n += $2 - $1 } END { print n + 0 }'; }
 has_kept() { [ -e "$1" ] && [ $(kept "$1") -ge $2 ]; }
