@@ -189,7 +189,6 @@ fn replay(args: ReplayArgs) -> Result<ExitCode> {
     let folder = state()?;
     let registry = prepare()?;
     let _ = raise_file_limit();
-    let termination = Termination::take().context("cannot watch for signals")?;
     let authority = Authority::open(&folder).map_err(authority_failure)?;
     let contents = Arc::new(contents);
     let mut options = Options::default();
@@ -207,8 +206,10 @@ fn replay(args: ReplayArgs) -> Result<ExitCode> {
             cc: args.cc.clone(),
             json: args.json.as_deref(),
         };
+        // A signal ends the process, and with it the labs.
         return drive.run(&spec);
     }
+    let termination = Termination::take().context("cannot watch for signals")?;
     let mut lab = Lab::start(&registry, spec).map_err(lab_failure)?;
     export(&mut lab, None)?;
     let environment = TrustEnvironment::prepare(&authority, &lab.folder())

@@ -27,7 +27,7 @@ fn a_har_becomes_an_archive_and_a_har_again() {
     assert!(done.stderr.contains("entry 2: "), "{}", done.stderr);
     assert!(done.stderr.contains("wrote 1 exchange"), "{}", done.stderr);
     let checked = record(&["check", &path("a.zip")]).expect_success().stdout;
-    assert!(checked.ends_with("a.zip: 1 exchange, 1 connection, no problem\n"), "{checked}");
+    assert!(checked.ends_with("a.zip: 1 exchange, 1 connection, no problems\n"), "{checked}");
     let shown = record(&["show", "--exchanges", &path("a.zip")]).expect_success().stdout;
     assert!(shown.contains("192.0.2.1:443") && shown.contains("https://a.example/"), "{shown}");
 

@@ -31,7 +31,7 @@ fn a_killed_recorder_leaves_what_can_be_repaired() {
     );
     assert!(done.stdout.contains("a.zip already exists"), "{}", done.stdout);
     assert!(
-        done.stdout.ends_with("a.zip: 1 exchange, 1 connection, no problem\n"),
+        done.stdout.ends_with("a.zip: 1 exchange, 1 connection, no problems\n"),
         "{}",
         done.stdout
     );
@@ -57,7 +57,7 @@ fn traffic_goes_on_when_the_disk_is_full() {
     );
     let done = done.expect_success();
     assert!(
-        done.stdout.ends_with("a.zip: 3 exchanges, 3 connections, no problem\n"),
+        done.stdout.ends_with("a.zip: 3 exchanges, 3 connections, no problems\n"),
         "{}{}",
         done.stdout,
         done.stderr

@@ -291,6 +291,56 @@ def answer(stream, head, rest):
 }
 
 #[test]
+fn a_handshake_that_fails_once_is_tried_again_for_the_next_connection() {
+    needs!(NEEDS);
+    let internet = internet(
+        r#"
+seen = []
+def first(stream):
+    if stream.getsockname()[1] == 443:
+        seen.append(1)
+        if len(seen) == 1:
+            stream.recv(10)
+            raise OSError
+def answer(stream, head, rest):
+    stream.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+"#,
+    );
+    let done = internet.run(
+        "$RECORD -o a.zip -- sh -c '
+            curl -sS https://other.example.test/ 2>/dev/null || echo failed
+            curl -sS --no-alpn https://other.example.test/; echo'",
+    );
+    let done = done.expect_success();
+    assert_eq!(done.stdout, "failed\nok\n", "{}", done.stderr);
+    let shown = internet.show("a.zip");
+    assert_eq!((tunnelled(&shown), &shown["exchanges"]), (Vec::new(), &1.into()));
+    assert!(done.stderr.contains("connection to 203.0.113.30:443 failed"), "{}", done.stderr);
+}
+
+#[test]
+fn servers_with_an_old_version_of_tls_are_passed_on() {
+    needs!(NEEDS);
+    let internet = internet(
+        r#"
+context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_1
+context.set_ciphers("ALL:@SECLEVEL=0")
+def answer(stream, head, rest):
+    stream.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+"#,
+    );
+    let done = internet.run(
+        "$RECORD -o a.zip -- curl -sS --cacert authority.pem --tls-max 1.1 --tlsv1.1 \
+            --ciphers ALL:@SECLEVEL=0 https://other.example.test/",
+    );
+    let done = done.expect_success();
+    assert_eq!(done.stdout, "ok", "{}", done.stderr);
+    let seen = tunnelled(&internet.show("a.zip"));
+    let expected = ("other.example.test".to_owned(), "no common version of TLS".to_owned());
+    assert_eq!(seen, [expected]);
+}
+
+#[test]
 fn bypassed_hosts_are_passed_on() {
     needs!(NEEDS);
     let internet = Internet::new("1ms");

@@ -21,6 +21,8 @@ use crate::report_file::check_folder;
 /// Check that an archive is whole, or complete one whose recorder was killed
 #[derive(clap::Args)]
 #[command(after_help = "\
+The exit code is 1 if there is a problem.
+
 Examples:
   manyways record check page.zip
   manyways record check --repair page.zip")]
@@ -31,7 +33,20 @@ pub struct CheckArgs {
     /// Complete the archive from its journal, after the recorder was killed or the disk was full
     #[arg(long)]
     repair: bool,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
 }
+
+/// The JSON document of `record check`.
+#[derive(Serialize)]
+struct RecordCheck {
+    exchanges: usize,
+    connections: usize,
+    /// A sentence each.
+    problems: Vec<String>,
+}
+manyways_record::document!(RecordCheck, "manyways.record-check/1");
 
 /// Show the servers and exchanges of a recording
 #[derive(clap::Args)]
@@ -107,24 +122,29 @@ pub fn check(args: &CheckArgs) -> Result<ExitCode> {
         }
     }
     let mut file = open(&args.file)?;
-    let problems = file.check();
-    for warning in &file.warnings {
-        eprintln!("manyways: {warning}");
+    let warnings = file.warnings.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let found = file.check().into_iter().map(|problem| problem.to_string());
+    let checked = RecordCheck {
+        exchanges: file.archive.exchanges.len(),
+        connections: file.archive.connections.len(),
+        problems: warnings.into_iter().chain(found).collect(),
+    };
+    let code = ExitCode::from(u8::from(!checked.problems.is_empty()));
+    if args.json {
+        print!("{}", to_json_pretty(&checked).context("cannot format the result")?);
+        return Ok(code);
     }
-    for problem in &problems {
+    for problem in &checked.problems {
         eprintln!("manyways: {problem}");
     }
     println!(
         "{}: {}, {}, {}",
         args.file.display(),
-        count_with_noun(file.archive.exchanges.len(), "exchange"),
-        count_with_noun(file.archive.connections.len(), "connection"),
-        match problems.len() + file.warnings.len() {
-            0 => "no problem".to_owned(),
-            count => count_with_noun(count, "problem"),
-        }
+        count_with_noun(checked.exchanges, "exchange"),
+        count_with_noun(checked.connections, "connection"),
+        count_with_noun(checked.problems.len(), "problem")
     );
-    Ok(ExitCode::from(u8::from(!problems.is_empty())))
+    Ok(code)
 }
 
 /// The JSON document of `record show`.

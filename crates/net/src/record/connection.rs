@@ -149,9 +149,16 @@ impl Accepted {
                     Err(refusal) => {
                         let reason = match refusal {
                             NoOrigin::ClientCertificate => TunnelReason::ClientCertificate,
-                            NoOrigin::Failed(error) => {
+                            NoOrigin::Failed(error) if is_of_tls(&error) => {
                                 tracing::debug!("handshake with {}: {error}", self.address);
                                 TunnelReason::Incompatible
+                            }
+                            // The network or the origin failed, for this connection.
+                            NoOrigin::Failed(error) => {
+                                let reason = error.kind();
+                                let note = Note::Unreachable { server: self.address, reason };
+                                self.shared.notes.borrow_mut().add(note);
+                                return reset(&client);
                             }
                         };
                         self.shared.tunnels.borrow_mut().learn(key, reason);
@@ -433,6 +440,11 @@ impl ResolvesServerCert for Single {
     fn resolve(&self, _: Hello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(Arc::clone(&self.0))
     }
+}
+
+/// Whether a handshake failed because of its messages, and not of the network.
+fn is_of_tls(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<Error>())
 }
 
 /// The alert by which a client ended a handshake.
