@@ -8,7 +8,8 @@
 //! COMBINE, kibbutz and tethering. `manyways-bench flows` compares `manyways flows` with
 //! tshark, tcptrace and NFStream. `manyways-bench probe` compares `manyways probe` with the settings
 //! of emulated links, and with fping, iperf3, mtr and dig. `manyways-bench radio` compares policies
-//! for the radio on held-out traces. `manyways-bench steer` measures how near the choices of `manyways
+//! for the radio on held-out traces. `manyways-bench replay` compares replays with what they replay,
+//! and with nginx and mitmproxy. `manyways-bench steer` measures how near the choices of `manyways
 //! steer` are to the best ones. `manyways-bench rattan` compares the emulator with Rattan.
 //! `manyways lab bench` measures properties of manyways alone.
 #![forbid(unsafe_code)]
@@ -24,6 +25,7 @@ mod options;
 mod probe;
 mod radio;
 mod rattan;
+mod replay;
 mod steer;
 mod traffic;
 mod virtual_tcp;
@@ -55,6 +57,7 @@ enum Command {
     Probe(probe::ProbeArgs),
     Radio(radio::RadioArgs),
     Rattan(RattanArgs),
+    Replay(replay::ReplayArgs),
     #[command(hide = true)]
     Capture(capture::CaptureSpec),
     #[command(hide = true)]
@@ -112,6 +115,7 @@ fn main() -> ExitCode {
         Command::Lend(args) => lend::run(args),
         Command::Probe(args) => probe::run(args),
         Command::Radio(args) => radio::run(args),
+        Command::Replay(args) => replay::run(args),
         Command::Rattan(args) => run(args).map(|()| ExitCode::SUCCESS),
         Command::Capture(shape) => capture::make(&shape).map(|()| ExitCode::SUCCESS),
         Command::Forecast(args) => probe::forecast(&args).map(|()| ExitCode::SUCCESS),

@@ -1,0 +1,45 @@
+//! Figures of a run, and queries of the figures of a cell.
+
+use std::collections::BTreeMap;
+
+use manyways_rig::cell::{CellRecord, Run};
+use serde::{Deserialize, Serialize};
+
+pub type Record = CellRecord<Figures, ()>;
+
+/// Result of one run: quantities by name, as the tables show them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Figures {
+    pub quantities: BTreeMap<String, f64>,
+}
+
+impl Figures {
+    pub fn of(quantities: impl IntoIterator<Item = (impl Into<String>, f64)>) -> Self {
+        let named = quantities.into_iter().map(|(name, value)| (name.into(), value));
+        Self { quantities: named.collect() }
+    }
+
+    /// A run with these figures, or the reason why it failed.
+    pub fn run(outcome: Result<Self, String>) -> Run<Self> {
+        match outcome {
+            Ok(figures) => Run::of(figures, None),
+            Err(reason) => Run::of(Self::default(), Some(reason)),
+        }
+    }
+}
+
+/// The values of a quantity of a contender, by round.
+pub fn values(cell: &Record, contender: &str, quantity: &str) -> BTreeMap<u32, f64> {
+    let value = |figures: &Figures| figures.quantities.get(quantity).copied();
+    cell.values(|run| run.contender == contender, value)
+}
+
+/// All quantities of a contender, in alphabetical order.
+pub fn quantities(cell: &Record, contender: &str) -> Vec<String> {
+    let runs = cell.runs.iter().filter(|run| run.contender == contender);
+    let mut names: Vec<String> =
+        runs.flat_map(|run| run.figures.quantities.keys().cloned()).collect();
+    names.sort();
+    names.dedup();
+    names
+}
