@@ -38,7 +38,7 @@ soak: ## Run 100,000 random scenarios of the cores of bond (COUNT=N: another num
 	@scripts/setup release
 	@scripts/soak $(COUNT)
 
-bench: ## Measure the emulator, get, bond, its gateway and lenders, flows, probe, steer and radio beside their rivals (BENCH=full: all; BEFORE=FILE: the gateway beside an earlier manyways); rewrites docs/benchmarks/ (needs root)
+bench: ## Measure the emulator, get, bond, its gateway and lenders, flows, probe, replay, steer and radio beside their rivals (BENCH=full: all; BEFORE=FILE: the gateway beside an earlier manyways); rewrites docs/benchmarks/ (needs root)
 	@scripts/setup bench
 	cargo build --release -p manyways-cli -p manyways-bench
 	@scripts/release
@@ -52,4 +52,5 @@ bench: ## Measure the emulator, get, bond, its gateway and lenders, flows, probe
 	$(TARGET)/release/manyways-bench probe --json bench/results/probe.json --markdown docs/benchmarks/probe.md
 	MANYWAYS_PYTHON=$$(scripts/scikit-learn) $(TARGET)/release/manyways-bench steer --json bench/results/steer.json --markdown docs/benchmarks/steer.md
 	$(TARGET)/release/manyways-bench radio --json bench/results/radio.json --markdown docs/benchmarks/radio.md
+	$(TARGET)/release/manyways-bench replay --json bench/results/replay.json --markdown docs/benchmarks/replay.md
 	$(TARGET)/release/manyways-bench flows --manyways $(TARGET)/trained/manyways --untrained $(MANYWAYS) --json bench/results/flows.json --markdown docs/benchmarks/flows.md

@@ -74,6 +74,12 @@ enum Command {
     #[command(hide = true)]
     SteerDefault(steer::DefaultArgs),
     #[command(hide = true)]
+    Origin(replay::OriginArgs),
+    #[command(hide = true)]
+    Connect(replay::ConnectArgs),
+    #[command(hide = true)]
+    Replayed(replay::ReplayedArgs),
+    #[command(hide = true)]
     Splice(traffic::SpliceArgs),
     #[command(hide = true)]
     Strangers(traffic::StrangersArgs),
@@ -126,6 +132,9 @@ fn main() -> ExitCode {
         Command::SteerDefault(args) => steer::write_default(&args).map(|()| ExitCode::SUCCESS),
         Command::SteerData(args) => steer::write_data(&args).map(|()| ExitCode::SUCCESS),
         Command::Strangers(args) => traffic::strangers(&args).map(|()| ExitCode::SUCCESS),
+        Command::Origin(args) => tool(replay::origin(&args)),
+        Command::Connect(args) => tool(replay::connect(&args)),
+        Command::Replayed(args) => tool(replay::replayed(&args)),
         Command::Splice(args) => traffic::splice(&args).map(|()| ExitCode::SUCCESS),
     };
     match done {
@@ -135,6 +144,11 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// The outcome of a hidden command.
+fn tool(done: std::io::Result<()>) -> Result<ExitCode, String> {
+    done.map(|()| ExitCode::SUCCESS).map_err(|error| error.to_string())
 }
 
 fn run(args: RattanArgs) -> Result<(), String> {

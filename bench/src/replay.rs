@@ -5,11 +5,17 @@
 //! with the target values, and each other module runs the experiment of its name.
 
 mod cells;
+mod internet;
 mod matching;
 mod plan;
 mod record;
+mod recorder;
+mod same;
+mod servers;
 mod shell;
 mod targets;
+mod think;
+mod tools;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -24,6 +30,7 @@ use manyways_sys::signal::Termination;
 
 use self::plan::{Cell, Experiment, plan};
 use self::record::{Figures, Record, quantities, values};
+pub use self::tools::{ConnectArgs, OriginArgs, ReplayedArgs, connect, origin, replayed};
 use crate::options::{Mode, Options, require_root, required_program};
 
 /// Compare `manyways replay` with live origins, nginx and mitmproxy (15 minutes, as root).
@@ -99,7 +106,14 @@ impl Family for Replay {
     ) -> Result<(), DriveError> {
         match &cell.setting {
             Experiment::Matching(seeds) => matching::measure(self, cell, *seeds, record, progress),
-            Experiment::None => Ok(()),
+            Experiment::Same => same::measure(self, cell, record, progress),
+            Experiment::Think(think) => think::measure(self, cell, think, record, progress),
+            Experiment::Connections(seconds) => {
+                recorder::connections(self, cell, *seconds, record, progress)
+            }
+            Experiment::Server(size, seconds) => {
+                servers::measure(self, cell, (*size, *seconds), record, progress)
+            }
         }
     }
 

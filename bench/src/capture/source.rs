@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use manyways_rig::launch::{DriveError, system};
-use manyways_rig::measure::{RadioEnergy, end_of, idle_memory};
+use manyways_rig::measure::{EndedProcess, end_of, idle_memory};
 use manyways_sys::clock::Clock;
 use manyways_sys::signal::Termination;
 use manyways_unit::Span;
@@ -60,7 +60,7 @@ impl Source {
         shape: &CaptureSpec,
         mut reader: Command,
         termination: &Termination,
-    ) -> Result<(RadioEnergy, Option<u64>, Written), DriveError> {
+    ) -> Result<(EndedProcess, Option<u64>, Written), DriveError> {
         let clock = Clock::start();
         let mut source = Self::start(shape, Stdio::piped())?;
         let pipe = source.0.stdout.take().map_or_else(Stdio::null, Stdio::from);
@@ -72,7 +72,7 @@ impl Source {
         source.end(termination)?;
         let (usage, failed) = end_of(&mut child, TIMEOUT, Some(termination))?;
         let seconds = clock.now().as_secs_f64();
-        Ok((RadioEnergy { seconds, usage, failed, stdout: String::new() }, live, written?))
+        Ok((EndedProcess { seconds, usage, failed, stdout: String::new() }, live, written?))
     }
 
     /// Waits until the capture is complete.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use manyways_rig::cell::{CellRecord, Run};
-use manyways_rig::measure::RadioEnergy;
+use manyways_rig::measure::EndedProcess;
 use manyways_rig::page::{Page, rounded, table};
 use manyways_rig::results::Results;
 use manyways_rig::sample::{Quartiles, median, ratio};
@@ -40,7 +40,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    pub fn of(done: RadioEnergy, live: Option<u64>) -> Run<Self> {
+    pub fn of(done: EndedProcess, live: Option<u64>) -> Run<Self> {
         let (seconds, cpu, memory) = (done.seconds, done.cpu(), done.usage.memory.as_bytes());
         Run::of(Self { seconds, cpu, memory, live }, done.failed)
     }

@@ -2,18 +2,26 @@
 
 use std::path::Path;
 
-use super::cells::{Cells, Seeds};
-use super::matching;
+use manyways_unit::Size;
+
+use super::cells::{Cells, Recorder, Seeds, Server, Think};
+use super::{matching, recorder, same, servers, think};
 
 pub type Cell = manyways_rig::cell::Cell<&'static str, Experiment>;
 
 /// The measured property of a cell.
 #[derive(Clone, Debug, Default)]
 pub enum Experiment {
+    /// Status, head and body of exchanges.
+    #[default]
+    Same,
+    Think(Think),
+    /// New connections through a recorder, for so many seconds.
+    Connections(u64),
+    /// Requests for a body of this size, for so many seconds.
+    Server(Size, u64),
     /// Requests of second runs.
     Matching(Seeds),
-    #[default]
-    None,
 }
 
 /// The cells in the order of their runs. Without the HAR files, those that need them are left out.
@@ -23,34 +31,56 @@ pub enum Experiment {
 pub fn plan(hars: &Path, left_out: &mut Vec<String>) -> Result<Vec<Cell>, String> {
     let cells = Cells::read()?;
     let _ = (hars, left_out);
+    let mut all = Vec::new();
+    let title = format!("{} exchanges of each protocol with nginx", same::EXCHANGES);
+    all.push(cell('a', "same", title, same::PROTOCOLS.into(), 1, Experiment::Same));
+    let think = cells.think;
+    let title = format!(
+        "round trips of {}; {} requests of each think time",
+        think.rtts.join(", "),
+        think.requests
+    );
+    let contenders = vec![think::LIVE, think::REPLAY];
+    all.push(cell('b', "think", title, contenders, 1, Experiment::Think(think)));
+    let Recorder { rounds, seconds, .. } = cells.recorder;
+    let contenders = vec![recorder::RECORD, recorder::MITMPROXY, recorder::DIRECT];
+    let title = "one request on each connection".to_owned();
+    let experiment = Experiment::Connections(seconds);
+    all.push(cell('d', "recorder-connections", title, contenders, rounds, experiment));
+    let Server { sizes, seconds, rounds } = cells.server;
+    for text in sizes {
+        let size: Size = text.parse().map_err(|error| format!("cells.toml: {error}"))?;
+        let title = format!("bodies of {size} over HTTP/2, one processor for each server");
+        let contenders = vec![servers::REPLAY, servers::NGINX];
+        let name = format!("server-{text}");
+        all.push(cell('e', &name, title, contenders, rounds, Experiment::Server(size, seconds)));
+    }
     let seeds = cells.matching.seeds;
-    Ok(vec![Cell {
-        title: format!("{} generated pages, seeds from {} on", seeds.count, seeds.first),
-        ..cell(
-            'f',
-            "matching",
-            vec![matching::OURS, matching::MAHIMAHI],
-            1,
-            Experiment::Matching(seeds),
-        )
-    }])
+    let title = format!("{} generated pages, seeds from {} on", seeds.count, seeds.first);
+    let contenders = vec![matching::OURS, matching::MAHIMAHI];
+    all.push(cell('f', "matching", title, contenders, 1, Experiment::Matching(seeds)));
+    Ok(all)
 }
 
 fn cell(
     part: char,
     name: &str,
+    title: String,
     contenders: Vec<&'static str>,
     rounds: u32,
     setting: Experiment,
 ) -> Cell {
-    Cell { name: name.to_owned(), part, contenders, rounds, setting, ..Cell::default() }
+    let name = name.to_owned();
+    Cell { name, part, title, contenders, rounds, setting, ..Cell::default() }
 }
 
 /// Estimated duration of a cell, in seconds.
 pub fn seconds(cell: &Cell) -> f64 {
     let run = match &cell.setting {
+        Experiment::Same => 5.0,
+        Experiment::Think(_) => 15.0,
+        Experiment::Connections(seconds) | Experiment::Server(_, seconds) => *seconds as f64 + 2.0,
         Experiment::Matching(_) => 10.0,
-        Experiment::None => 0.0,
     };
     run * f64::from(cell.rounds) * cell.contenders.len() as f64
 }

@@ -44,6 +44,16 @@ impl<'a> Shell<'a> {
         command
     }
 
+    /// The program under test.
+    pub fn manyways(&self) -> Command {
+        let mut command = self.command(&self.replay.manyways);
+        // The bundles of this machine have nothing to do with the servers.
+        for name in ["SSL_CERT_FILE", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "PIP_CERT"] {
+            command.env_remove(name);
+        }
+        command
+    }
+
     /// Runs a script. It is killed after `timeout`.
     ///
     /// # Errors

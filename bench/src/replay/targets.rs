@@ -3,12 +3,12 @@
 use manyways_rig::sample::median;
 use manyways_rig::target::{Bound, Figure, Target, every_figure};
 
-use super::matching;
 use super::record::{Record, values};
+use super::{matching, recorder, same, servers, think};
 
 /// All targets with their measured values.
 pub fn targets(cells: &[Record]) -> Vec<Target> {
-    use Bound::{AtMost, Lower};
+    use Bound::{AtLeast, AtMost, Higher, Lower};
     let of = |prefix: &str, contender: &str, quantity: &str| {
         let meant = cells.iter().filter(|cell| cell.name.starts_with(prefix));
         let figure = |cell: &Record| {
@@ -17,19 +17,101 @@ pub fn targets(cells: &[Record]) -> Vec<Target> {
         };
         meant.filter_map(figure).collect::<Vec<_>>()
     };
+    let over = |prefix: &str, contender: &str, other: &str, quantity: &str| {
+        let own = of(prefix, contender, quantity).into_iter();
+        let others = of(prefix, other, quantity);
+        let ratio = |one: Figure| {
+            let other = others.iter().find(|other| other.case == one.case)?;
+            Some(Figure { value: one.value / other.value, ..one })
+        };
+        own.filter_map(ratio).collect::<Vec<_>>()
+    };
+    let sum = |quantity| -> Vec<Figure> {
+        let all = same::PROTOCOLS.map(|protocol| of("same", protocol, quantity));
+        let sum: f64 = all.iter().flatten().map(|figure| figure.value).sum();
+        let is_measured = all.iter().all(|figures| !figures.is_empty());
+        if is_measured { vec![Figure::new("both protocols", sum)] } else { Vec::new() }
+    };
     let matched = |contender, what| of("matching", contender, what);
+    let (missed, wrong) = (matching::MISSED, matching::WRONG);
+    let connections =
+        |contender, other| over("recorder-connections", contender, other, recorder::CONNECTIONS);
     vec![
-        every_figure("requests missed, %", AtMost(1.0), matched(matching::OURS, matching::MISSED)),
-        every_figure("wrong objects, %", AtMost(0.1), matched(matching::OURS, matching::WRONG)),
+        every_figure("exchanges compared", AtLeast(1_000.0), sum(same::COMPARED)),
+        every_figure("exchanges that differ", AtMost(0.0), sum(same::DIFFERENT)),
         every_figure(
-            "Mahimahi's rule: requests missed, %",
-            Lower,
-            matched(matching::MAHIMAHI, matching::MISSED),
+            "think time: median error, ms",
+            AtMost(2.0),
+            of("think", think::REPLAY, think::MEDIAN),
         ),
         every_figure(
-            "Mahimahi's rule: wrong objects, %",
-            Lower,
-            matched(matching::MAHIMAHI, matching::WRONG),
+            "think time: 95 % of the errors, ms",
+            AtMost(5.0),
+            of("think", think::REPLAY, think::MOST),
         ),
+        every_figure(
+            "new connections/s, record / mitmproxy",
+            AtLeast(10.0),
+            connections(recorder::RECORD, recorder::MITMPROXY),
+        ),
+        every_figure(
+            "new connections/s, record / direct",
+            Higher,
+            connections(recorder::RECORD, recorder::DIRECT),
+        ),
+        every_figure(
+            "requests/s, replay / nginx",
+            AtLeast(0.5),
+            over("server", servers::REPLAY, servers::NGINX, servers::REQUESTS),
+        ),
+        every_figure("matching: missed, %", AtMost(1.0), matched(matching::OURS, missed)),
+        every_figure("matching: wrong object, %", AtMost(0.1), matched(matching::OURS, wrong)),
+        every_figure("Mahimahi's rule: missed, %", Lower, matched(matching::MAHIMAHI, missed)),
+        every_figure("Mahimahi's rule: wrong object, %", Lower, matched(matching::MAHIMAHI, wrong)),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use manyways_rig::cell::Run;
+    use manyways_rig::target::Verdict;
+
+    use super::super::record::Figures;
+    use super::*;
+
+    fn cell(name: &str, runs: &[(&str, &str, f64)]) -> Record {
+        let run = |(contender, quantity, value): &(&str, &str, f64)| {
+            let figures = Figures::of([(*quantity, *value)]);
+            Run { contender: (*contender).to_owned(), ..Run::of(figures, None) }
+        };
+        Record { name: name.to_owned(), runs: runs.iter().map(run).collect(), ..Record::default() }
+    }
+
+    fn verdict(cells: &[Record], quantity: &str) -> Verdict {
+        let all = targets(cells);
+        all.iter().find(|target| target.quantity == quantity).unwrap().verdict
+    }
+
+    #[test]
+    fn all_exchanges_of_both_protocols_have_to_be_the_same() {
+        let of = |other: f64| {
+            let runs = [("http1.1", same::DIFFERENT, 0.0), ("http2", same::DIFFERENT, other)];
+            verdict(&[cell("same", &runs)], "exchanges that differ")
+        };
+        assert_eq!((of(0.0), of(1.0)), (Verdict::Met, Verdict::Missed));
+        let half = cell("same", &[("http2", same::DIFFERENT, 0.0)]);
+        assert_eq!(verdict(&[half], "exchanges that differ"), Verdict::NotMeasured);
+    }
+
+    #[test]
+    fn every_size_has_to_be_served_fast_enough() {
+        let of = |small: f64| {
+            let cells = [("server-10KB", small), ("server-1MB", 0.9)].map(|(name, own)| {
+                let requests = servers::REQUESTS;
+                cell(name, &[(servers::REPLAY, requests, own), (servers::NGINX, requests, 1.0)])
+            });
+            verdict(&cells, "requests/s, replay / nginx")
+        };
+        assert_eq!((of(0.5), of(0.49)), (Verdict::Met, Verdict::Missed));
+    }
 }

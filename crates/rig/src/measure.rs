@@ -17,7 +17,7 @@ const IDLE: Span = Span::from_millis(300);
 
 /// An ended process.
 #[derive(Debug)]
-pub struct RadioEnergy {
+pub struct EndedProcess {
     /// From its start to its end.
     pub seconds: f64,
     pub usage: Usage,
@@ -27,7 +27,7 @@ pub struct RadioEnergy {
     pub failed: Option<String>,
 }
 
-impl RadioEnergy {
+impl EndedProcess {
     /// Processor time in seconds.
     pub fn cpu(&self) -> f64 {
         self.usage.cpu.as_secs_f64()
@@ -51,12 +51,12 @@ pub fn measure(
     command: &mut Command,
     timeout: Span,
     termination: Option<&Termination>,
-) -> Result<RadioEnergy, DriveError> {
+) -> Result<EndedProcess, DriveError> {
     let clock = Clock::start();
     let mut child = command.spawn().map_err(system("start a contender"))?;
     let stdout = read_all(child.stdout.take());
     let (usage, failed) = end_of(&mut child, timeout, termination)?;
-    Ok(RadioEnergy { seconds: clock.now().as_secs_f64(), usage, stdout, failed })
+    Ok(EndedProcess { seconds: clock.now().as_secs_f64(), usage, stdout, failed })
 }
 
 /// Waits for the end of a child, which is killed after `timeout`. The second value is the reason if
