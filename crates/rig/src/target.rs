@@ -53,6 +53,8 @@ pub enum Bound {
     AtMost(f64),
     /// For each figure.
     AtLeast(f64),
+    /// From the first value to the second, for all figures but so many.
+    Within(f64, f64, usize),
     /// For the median, and a weaker one for each figure; infinity if there is none.
     Median(f64, f64),
     /// None; lower is better.
@@ -66,6 +68,10 @@ impl Bound {
         match self {
             Self::AtMost(bound) => format!("<= {bound:.2}"),
             Self::AtLeast(bound) => format!(">= {bound:.2}"),
+            Self::Within(low, high, 0) => format!("{low:.2} to {high:.2}"),
+            Self::Within(low, high, others) => {
+                format!("{low:.2} to {high:.2}, in all but {others}")
+            }
             Self::Median(median, f64::INFINITY) => format!("median <= {median:.2}"),
             Self::Median(median, most) => format!("median <= {median:.2}, none > {most:.2}"),
             Self::Lower | Self::Higher => AS_MEASURED.to_owned(),
@@ -76,14 +82,24 @@ impl Bound {
         match self {
             Self::AtMost(bound) | Self::Median(_, bound) => value <= bound,
             Self::AtLeast(bound) => value >= bound,
+            Self::Within(low, high, _) => (low..=high).contains(&value),
             Self::Lower | Self::Higher => true,
         }
+    }
+
+    /// Number of figures for which it need not hold.
+    fn exceptions(self) -> usize {
+        if let Self::Within(.., exceptions) = self { exceptions } else { 0 }
     }
 
     /// The worst figure.
     fn worst(self, figures: &[Figure]) -> Option<&Figure> {
         figures.iter().max_by(|a, b| match self {
             Self::AtLeast(_) | Self::Higher => b.value.total_cmp(&a.value),
+            Self::Within(low, high, _) => {
+                let distance = |value: f64| (value - f64::midpoint(low, high)).abs();
+                distance(a.value).total_cmp(&distance(b.value))
+            }
             _ => a.value.total_cmp(&b.value),
         })
     }
@@ -97,7 +113,8 @@ pub fn every_figure(what: impl Into<String>, bound: Bound, figures: Vec<Figure>)
     let measured = bound.worst(&figures).map(|worst| {
         let held = figures.iter().filter(|figure| bound.holds(figure.value)).count();
         let mut words = spread(&figures, worst);
-        if figures.len() > 1 && matches!(bound, Bound::AtMost(_) | Bound::AtLeast(_)) {
+        let counts = matches!(bound, Bound::AtMost(_) | Bound::AtLeast(_) | Bound::Within(..));
+        if figures.len() > 1 && counts {
             let _ = write!(words, "; {held} of {} hold", figures.len());
         }
         let is_median = match bound {
@@ -106,7 +123,7 @@ pub fn every_figure(what: impl Into<String>, bound: Bound, figures: Vec<Figure>)
             }
             _ => true,
         };
-        (words, held == figures.len() && is_median)
+        (words, held + bound.exceptions() >= figures.len() && is_median)
     });
     let target = target(what, bound.wanted(), measured);
     if matches!(bound, Bound::Lower | Bound::Higher) { reported_only(target) } else { target }
@@ -201,6 +218,14 @@ mod tests {
             of(Bound::AtLeast(2.0), &three),
             words(">= 2.00", "median 2.000, worst 1.000 (here); 2 of 3 hold", Verdict::Missed)
         );
+        let measured = "median 2.000, worst 9.000 (here); 2 of 3 hold";
+        let all_but_one = words("1.00 to 2.00, in all but 1", measured, Verdict::Met);
+        assert_eq!(of(Bound::Within(1.0, 2.0, 1), &three), all_but_one);
+        let all = words("1.00 to 2.00", measured, Verdict::Missed);
+        assert_eq!(of(Bound::Within(1.0, 2.0, 0), &three), all);
+        let two = "median 2.000, worst 9.000 (here); 1 of 3 hold";
+        let wanted = words("1.50 to 4.50, in all but 1", two, Verdict::Missed);
+        assert_eq!(of(Bound::Within(1.5, 4.5, 1), &three), wanted);
         let measured = "median 2.000, worst 9.000 (here)";
         assert_eq!(
             of(Bound::Median(2.0, f64::INFINITY), &three),
