@@ -76,6 +76,8 @@ enum Command {
     #[command(hide = true)]
     Origin(replay::OriginArgs),
     #[command(hide = true)]
+    PageOrigins(replay::PageOriginsArgs),
+    #[command(hide = true)]
     Connect(replay::ConnectArgs),
     #[command(hide = true)]
     Replayed(replay::ReplayedArgs),
@@ -83,6 +85,8 @@ enum Command {
     Splice(traffic::SpliceArgs),
     #[command(hide = true)]
     Strangers(traffic::StrangersArgs),
+    #[command(hide = true)]
+    Visit(traffic::VisitArgs),
 }
 
 /// Compare the emulator with Rattan 0.1.1 (about 13 minutes, as root).
@@ -133,6 +137,8 @@ fn main() -> ExitCode {
         Command::SteerData(args) => steer::write_data(&args).map(|()| ExitCode::SUCCESS),
         Command::Strangers(args) => traffic::strangers(&args).map(|()| ExitCode::SUCCESS),
         Command::Origin(args) => tool(replay::origin(&args)),
+        Command::PageOrigins(args) => tool(traffic::run(replay::page_origins(&args))),
+        Command::Visit(args) => traffic::visit(&args).map(|()| ExitCode::SUCCESS),
         Command::Connect(args) => tool(replay::connect(&args)),
         Command::Replayed(args) => tool(replay::replayed(&args)),
         Command::Splice(args) => traffic::splice(&args).map(|()| ExitCode::SUCCESS),

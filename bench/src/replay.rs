@@ -7,6 +7,7 @@
 mod cells;
 mod internet;
 mod matching;
+mod pages;
 mod plan;
 mod record;
 mod recorder;
@@ -28,6 +29,7 @@ use manyways_rig::sample::Quartiles;
 use manyways_rig::target::Target;
 use manyways_sys::signal::Termination;
 
+pub use self::pages::origins::{PageOriginsArgs, run as page_origins};
 use self::plan::{Cell, Experiment, plan};
 use self::record::{Figures, Record, quantities, values};
 pub use self::tools::{ConnectArgs, OriginArgs, ReplayedArgs, connect, origin, replayed};
@@ -107,6 +109,7 @@ impl Family for Replay {
         match &cell.setting {
             Experiment::Matching(seeds) => matching::measure(self, cell, *seeds, record, progress),
             Experiment::Same => same::measure(self, cell, record, progress),
+            Experiment::Pages(loads) => pages::measure(self, cell, loads, record, progress),
             Experiment::Think(think) => think::measure(self, cell, think, record, progress),
             Experiment::Connections(seconds) => {
                 recorder::connections(self, cell, *seconds, record, progress)

@@ -2,17 +2,18 @@
 //! is measured. Each runs as a separate process on a node of a lab.
 
 mod browse;
+pub mod browser;
 mod call;
 mod combine;
 pub mod content;
 mod crowd;
-mod dial;
+pub mod dial;
 mod download;
 mod files;
 mod forward;
 mod greedy;
 mod load;
-mod page;
+pub mod page;
 mod requests;
 mod serve;
 mod socks;
@@ -20,6 +21,7 @@ mod splice;
 mod strangers;
 mod stream;
 mod upload;
+mod visit;
 pub mod web;
 
 use std::collections::BTreeMap;
@@ -32,6 +34,7 @@ pub use self::load::LoadArgs;
 pub use self::serve::ServeArgs;
 pub use self::splice::SpliceArgs;
 pub use self::strangers::StrangersArgs;
+pub use self::visit::VisitArgs;
 
 /// The result of a load generator, printed as one line of JSON on standard output.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -72,6 +75,11 @@ pub fn strangers(args: &StrangersArgs) -> Result<(), String> {
     print_result(&strangers::knock(args).map_err(|error| error.to_string())?)
 }
 
+/// Loads a page in a browser and prints the result.
+pub fn visit(args: &VisitArgs) -> Result<(), String> {
+    print_result(&run(visit::run(args)).map_err(|error| error.to_string())?)
+}
+
 /// Runs the splice until the process is killed.
 pub fn splice(args: &SpliceArgs) -> Result<(), String> {
     run(splice::run(args)).map_err(|error| error.to_string())
@@ -83,7 +91,7 @@ fn print_result(measurement: &Measurement) -> Result<(), String> {
     writeln!(out, "{line}").and_then(|()| out.flush()).map_err(|error| error.to_string())
 }
 
-fn run<T>(work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+pub fn run<T>(work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     manyways_sys::privilege::raise_file_limit()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     tokio::task::LocalSet::new().block_on(&runtime, work)

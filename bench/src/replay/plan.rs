@@ -4,7 +4,8 @@ use std::path::Path;
 
 use manyways_unit::Size;
 
-use super::cells::{Cells, Recorder, Seeds, Server, Think};
+use super::cells::{Cells, Pages, Recorder, Seeds, Server, Think};
+use super::pages::{self, PageLoads};
 use super::{matching, recorder, same, servers, think};
 
 pub type Cell = manyways_rig::cell::Cell<&'static str, Experiment>;
@@ -16,6 +17,8 @@ pub enum Experiment {
     #[default]
     Same,
     Think(Think),
+    /// Page loads of a browser.
+    Pages(PageLoads),
     /// New connections through a recorder, for so many seconds.
     Connections(u64),
     /// Requests for a body of this size, for so many seconds.
@@ -30,7 +33,6 @@ pub enum Experiment {
 /// One sentence, if the file of the cells is wrong.
 pub fn plan(hars: &Path, left_out: &mut Vec<String>) -> Result<Vec<Cell>, String> {
     let cells = Cells::read()?;
-    let _ = (hars, left_out);
     let mut all = Vec::new();
     let title = format!("{} exchanges of each protocol with nginx", same::EXCHANGES);
     all.push(cell('a', "same", title, same::PROTOCOLS.into(), 1, Experiment::Same));
@@ -42,6 +44,7 @@ pub fn plan(hars: &Path, left_out: &mut Vec<String>) -> Result<Vec<Cell>, String
     );
     let contenders = vec![think::LIVE, think::REPLAY];
     all.push(cell('b', "think", title, contenders, 1, Experiment::Think(think)));
+    all.extend(page_loads(&cells.pages, hars, left_out));
     let Recorder { rounds, seconds, .. } = cells.recorder;
     let contenders = vec![recorder::RECORD, recorder::MITMPROXY, recorder::DIRECT];
     let title = "one request on each connection".to_owned();
@@ -62,6 +65,31 @@ pub fn plan(hars: &Path, left_out: &mut Vec<String>) -> Result<Vec<Cell>, String
     Ok(all)
 }
 
+fn page_loads(wanted: &Pages, hars: &Path, left_out: &mut Vec<String>) -> Vec<Cell> {
+    let mut all = Vec::new();
+    for site in &wanted.sites {
+        let file = hars.join(format!("{site}.har"));
+        if !file.is_file() {
+            left_out.push(format!("page loads of {site}: there is no {}", file.display()));
+            continue;
+        }
+        for network in &wanted.networks {
+            let name = format!("pages-{site}-{}", network.name);
+            let title = format!("{site} over {}", network.link.option(&network.name));
+            let contenders =
+                vec![pages::LIVE, pages::REPLAY, recorder::MITMPROXY, pages::ONE_SERVER];
+            let loads = PageLoads {
+                site: site.clone(),
+                network: network.clone(),
+                think_seed: wanted.think_seed,
+            };
+            let experiment = Experiment::Pages(loads);
+            all.push(cell('c', &name, title, contenders, wanted.rounds, experiment));
+        }
+    }
+    all
+}
+
 fn cell(
     part: char,
     name: &str,
@@ -79,6 +107,7 @@ pub fn seconds(cell: &Cell) -> f64 {
     let run = match &cell.setting {
         Experiment::Same => 5.0,
         Experiment::Think(_) => 15.0,
+        Experiment::Pages(_) => 6.0,
         Experiment::Connections(seconds) | Experiment::Server(_, seconds) => *seconds as f64 + 2.0,
         Experiment::Matching(_) => 10.0,
     };

@@ -4,11 +4,11 @@ use manyways_rig::sample::median;
 use manyways_rig::target::{Bound, Figure, Target, every_figure};
 
 use super::record::{Record, values};
-use super::{matching, recorder, same, servers, think};
+use super::{matching, pages, recorder, same, servers, think};
 
 /// All targets with their measured values.
 pub fn targets(cells: &[Record]) -> Vec<Target> {
-    use Bound::{AtLeast, AtMost, Higher, Lower};
+    use Bound::{AtLeast, AtMost, Higher, Lower, Within};
     let of = |prefix: &str, contender: &str, quantity: &str| {
         let meant = cells.iter().filter(|cell| cell.name.starts_with(prefix));
         let figure = |cell: &Record| {
@@ -34,6 +34,8 @@ pub fn targets(cells: &[Record]) -> Vec<Target> {
     };
     let matched = |contender, what| of("matching", contender, what);
     let (missed, wrong) = (matching::MISSED, matching::WRONG);
+    let loads = |contender| over("pages", contender, pages::LIVE, pages::LOADED);
+    let errors = |other| error_ratio(&loads(pages::REPLAY), &loads(other));
     let connections =
         |contender, other| over("recorder-connections", contender, other, recorder::CONNECTIONS);
     vec![
@@ -48,6 +50,23 @@ pub fn targets(cells: &[Record]) -> Vec<Target> {
             "think time: 95 % of the errors, ms",
             AtMost(5.0),
             of("think", think::REPLAY, think::MOST),
+        ),
+        every_figure("page load, replay / live", Within(0.95, 1.05, 1), loads(pages::REPLAY)),
+        every_figure(
+            "page load, mean error of replay / of mitmproxy",
+            AtMost(0.5),
+            errors(recorder::MITMPROXY),
+        ),
+        every_figure(
+            "page load, mean error of replay / of one server without think times",
+            Lower,
+            errors(pages::ONE_SERVER),
+        ),
+        every_figure("page load, mitmproxy / live", Lower, loads(recorder::MITMPROXY)),
+        every_figure(
+            "page load, one server without think times / live",
+            Lower,
+            loads(pages::ONE_SERVER),
         ),
         every_figure(
             "new connections/s, record / mitmproxy",
@@ -69,6 +88,17 @@ pub fn targets(cells: &[Record]) -> Vec<Target> {
         every_figure("Mahimahi's rule: missed, %", Lower, matched(matching::MAHIMAHI, missed)),
         every_figure("Mahimahi's rule: wrong object, %", Lower, matched(matching::MAHIMAHI, wrong)),
     ]
+}
+
+/// Mean absolute logarithm of ratios, divided by that of others in the same cells.
+fn error_ratio(own: &[Figure], others: &[Figure]) -> Vec<Figure> {
+    let both = own.iter().filter_map(|one| {
+        let other = others.iter().find(|other| other.case == one.case)?;
+        Some((one.value.ln().abs(), other.value.ln().abs()))
+    });
+    let (own, others) = both.fold((0.0, 0.0), |sum, both| (sum.0 + both.0, sum.1 + both.1));
+    let ratio = Figure::new("all cells", own / others);
+    if others > 0.0 { vec![ratio] } else { Vec::new() }
 }
 
 #[cfg(test)]
@@ -101,6 +131,24 @@ mod tests {
         assert_eq!((of(0.0), of(1.0)), (Verdict::Met, Verdict::Missed));
         let half = cell("same", &[("http2", same::DIFFERENT, 0.0)]);
         assert_eq!(verdict(&[half], "exchanges that differ"), Verdict::NotMeasured);
+    }
+
+    #[test]
+    fn a_replay_of_a_page_is_compared_with_the_live_page_and_with_mitmproxy() {
+        let of = |replay: [f64; 3]| {
+            let cells = replay.map(|replay| {
+                let runs =
+                    [(pages::LIVE, 2.0), (pages::REPLAY, replay), (recorder::MITMPROXY, 1.6)];
+                let runs = runs.map(|(contender, value)| (contender, pages::LOADED, value));
+                cell(&format!("pages-{replay}"), &runs)
+            });
+            let ratio = verdict(&cells, "page load, replay / live");
+            (ratio, verdict(&cells, "page load, mean error of replay / of mitmproxy"))
+        };
+        assert_eq!(of([2.0, 2.09, 2.2]), (Verdict::Met, Verdict::Met));
+        // Too long in two cells; ln(1.25) is the error of mitmproxy.
+        assert_eq!(of([2.0, 2.3, 2.2]), (Verdict::Missed, Verdict::Met));
+        assert_eq!(of([1.6, 2.3, 2.2]), (Verdict::Missed, Verdict::Missed));
     }
 
     #[test]

@@ -11,12 +11,11 @@ use std::fmt::Write as _;
 use manyways_rig::order::{below, normal};
 use manyways_unit::Random;
 
+use super::browser::reporting_script;
+
 /// Number of origins of a page, each a port of the server. With a browser's six connections to
 /// each, the total of 30 is below the 32 that Chromium opens through one proxy.
 pub const ORIGINS: usize = 5;
-/// Marker of the line that the document prints on the browser's console after the load, before the
-/// figures.
-pub const MARK: &str = "manyways-page";
 /// Minimum and maximum size of an object in bytes.
 const SIZE_RANGE: (f64, f64) = (1_000.0, 200_000.0);
 /// Depth at which an object no longer loads further objects.
@@ -152,16 +151,9 @@ impl Page {
         let mut out = String::from(
             "<!doctype html><html><head><meta charset=utf-8><title>page</title>\
              <link rel=icon href=\"data:,\"><style>i{display:inline-block;width:9px;height:9px}\
-             </style><script>",
+             </style>",
         );
-        // Shortly after the load event, because its end is not known during the event.
-        let _ = write!(
-            out,
-            "performance.setResourceTimingBufferSize(9999);addEventListener('load',()=>setTimeout(\
-             ()=>{{const p=performance,n=p.getEntriesByType('navigation')[0];\
-             console.log('{MARK}',n.loadEventEnd,p.getEntriesByType('resource').reduce(\
-             (s,e)=>s+e.decodedBodySize,n.decodedBodySize))}},0))</script>"
-        );
+        out.push_str(&reporting_script());
         for index in of(Kind::Style) {
             let _ = write!(out, "<link rel=stylesheet href=\"{}\">", self.url(index, base));
         }
@@ -217,7 +209,7 @@ pub fn path(count: usize, index: usize) -> String {
 }
 
 /// Appends a comment that extends the text to `bytes` bytes.
-fn padded(mut text: String, bytes: usize) -> String {
+pub fn padded(mut text: String, bytes: usize) -> String {
     let room = bytes.saturating_sub(text.len() + 4);
     text.push_str("/*");
     text.push_str(&filler(room));
@@ -226,13 +218,13 @@ fn padded(mut text: String, bytes: usize) -> String {
 }
 
 /// Pseudo-random letters.
-fn filler(length: usize) -> String {
+pub fn filler(length: usize) -> String {
     let mut random = Random::new(length as u64);
     (0..length).map(|_| char::from(b'a' + below(&mut random, 26) as u8)).collect()
 }
 
 /// A GIF with one transparent pixel, padded with letters after its end.
-fn image(bytes: usize) -> Vec<u8> {
+pub fn image(bytes: usize) -> Vec<u8> {
     let mut out =
         b"GIF89a\x01\0\x01\0\x80\0\0\0\0\0\xff\xff\xff!\xf9\x04\x01\0\0\0\0,\0\0\0\0\x01\0\
                     \x01\0\0\x02\x02D\x01\0;"

@@ -61,7 +61,7 @@ async fn answer(
 }
 
 /// Reads the head of the next request; `None` at the end of the stream.
-async fn head(stream: &mut TcpStream, unread: &mut Vec<u8>) -> io::Result<Option<Vec<u8>>> {
+pub async fn head(stream: &mut TcpStream, unread: &mut Vec<u8>) -> io::Result<Option<Vec<u8>>> {
     loop {
         if let Some(end) = unread.windows(4).position(|four| four == b"\r\n\r\n") {
             let rest = unread.split_off(end + 4);
