@@ -7,6 +7,7 @@
 //! bytes on unchanged and observes them, so that both ends speak with each other and not with a
 //! proxy. What it cannot read it passes on unread, and lists.
 
+mod arrival;
 mod assembly;
 mod coding;
 mod connection;

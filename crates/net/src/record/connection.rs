@@ -24,6 +24,7 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
+use super::arrival::Arrival;
 use super::assembly::{Assembly, Handshakes};
 use super::origin::{NoOrigin, Origin, Roots, shake_hands};
 use super::pipe::{Ending, Observation, Observer};
@@ -115,7 +116,7 @@ impl Accepted {
                     None,
                     host,
                     Handshakes { connect, tls: None },
-                    dup(&server)?,
+                    (dup(&server)?, None),
                 );
                 self.pass(observation, prefix, client, server, reset_on_end).await
             }
@@ -142,6 +143,7 @@ impl Accepted {
                     name.as_deref(),
                     self.address.ip(),
                     protocols,
+                    self.shared.clock,
                 );
                 let hands = tokio::time::timeout(PATIENCE, hands).await;
                 let origin = match hands.map_err(io::Error::from)? {
@@ -262,7 +264,8 @@ impl Accepted {
         };
         let host = key.name.unwrap_or_else(|| self.address.to_string());
         let reset_on_end = [client_fd, server_fd.try_clone()?];
-        let observation = self.observe(protocol, Some(tls), host, handshakes, server_fd);
+        let server = (server_fd, Some(origin.arrival));
+        let observation = self.observe(protocol, Some(tls), host, handshakes, server);
         self.pass(observation, Vec::new(), client, origin.stream, reset_on_end).await
     }
 
@@ -273,7 +276,7 @@ impl Accepted {
         tls: Option<Tls>,
         host: String,
         handshakes: Handshakes,
-        server: OwnedFd,
+        server: (OwnedFd, Option<Arrival>),
     ) -> Observation {
         let shared = &self.shared;
         let id = shared.next.get();

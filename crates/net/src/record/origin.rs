@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use manyways_unit::Time;
 use manyways_wire::archive::{Certificate, KeyKind};
 use manyways_wire::x509;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -19,6 +20,8 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use super::Wall;
+use super::arrival::{Arrival, Records};
 use crate::path::Trust;
 use crate::path::tls::{TrustError, verifier};
 
@@ -47,7 +50,9 @@ impl Roots {
 
 /// A connection to the origin after its handshake.
 pub(super) struct Origin {
-    pub(super) stream: TlsStream<TcpStream>,
+    pub(super) stream: TlsStream<Records<TcpStream, Box<dyn Fn() -> Time>>>,
+    /// Of the bytes of the stream.
+    pub(super) arrival: Arrival,
     /// The protocol that it chose.
     pub(super) alpn: Option<Vec<u8>>,
     pub(super) certificate: Certificate,
@@ -72,6 +77,7 @@ pub(super) async fn shake_hands(
     name: Option<&str>,
     address: IpAddr,
     protocols: Vec<Vec<u8>>,
+    clock: Wall,
 ) -> Result<Origin, NoOrigin> {
     let watcher = Arc::new(Watcher {
         roots: Arc::clone(roots),
@@ -89,6 +95,9 @@ pub(super) async fn shake_hands(
             .map_err(|error| NoOrigin::Failed(io::Error::other(error)))?,
         None => ServerName::IpAddress(address.into()),
     };
+    let now: Box<dyn Fn() -> Time> = Box::new(move || clock.now());
+    let stream = Records::new(stream, now);
+    let arrival = stream.arrival();
     let connected = TlsConnector::from(Arc::new(config)).connect(server, stream).await;
     // Some servers ask and do without; the client might have had one.
     if watcher.is_asked.load(Relaxed) {
@@ -112,6 +121,7 @@ pub(super) async fn shake_hands(
         },
         is_trusted: refusal.is_none(),
         stream,
+        arrival,
     })
 }
 

@@ -12,6 +12,7 @@ use manyways_wire::stream::Endpoint;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::Wall;
+use super::arrival::Arrival;
 use super::assembly::{Assembly, Finished, Outcome};
 use super::writer::{ConnectionId, Sink};
 
@@ -77,6 +78,8 @@ pub(super) struct Observation {
     sink: Sink,
     /// The connection to the server, for its round-trip time.
     server: OwnedFd,
+    /// When its bytes arrived, if they can be read later than that.
+    arrival: Option<Arrival>,
     watched: RefCell<Watched>,
 }
 
@@ -152,18 +155,19 @@ impl Watched {
 }
 
 impl Observation {
-    /// `server` is the descriptor of the connection to the server.
+    /// `server` is the descriptor of the connection to the server, and when its bytes arrive if they are
+    /// not readable then.
     pub(super) fn new(
         id: ConnectionId,
         clock: Wall,
         sink: Sink,
-        server: OwnedFd,
+        (server, arrival): (OwnedFd, Option<Arrival>),
         observer: Observer,
         assembly: Assembly,
     ) -> Self {
         let unread = Vec::new();
         let watched = Watched { observer, assembly, rtt: None, unread, is_unread: false };
-        Self { id, clock, sink, server, watched: RefCell::new(watched) }
+        Self { id, clock, sink, server, arrival, watched: RefCell::new(watched) }
     }
 
     /// Passes on the bytes of both directions until both have ended; `prefix` was read before. The
@@ -223,11 +227,13 @@ impl Observation {
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
                 Err(_) => return Err(from),
             };
+            let mut now = self.clock.now();
             if from == Endpoint::Server {
                 self.measure();
+                now = self.arrival.as_ref().map_or(now, Arrival::time);
             }
             // Before the other endpoint can answer.
-            let finished = self.watched.borrow_mut().read(self.clock.now(), from, bytes);
+            let finished = self.watched.borrow_mut().read(now, from, bytes);
             self.send(finished).await;
             writer.write_all(bytes).await.map_err(|_| from.other())?;
             writer.flush().await.map_err(|_| from.other())?;

@@ -39,7 +39,7 @@ async fn pass<F: Future<Output = ()>>(
     let no_socket: OwnedFd = File::open("/dev/null").unwrap().into();
     let observer = Observer::Http1(http1::Observer::default());
     let observation =
-        Observation::new(0, Wall::start(), sink.clone(), no_socket, observer, assembly);
+        Observation::new(0, Wall::start(), sink.clone(), (no_socket, None), observer, assembly);
     drop(sink);
     let ((client, near), (far, server)) = (duplex(1_000), duplex(1_000));
     let passed = observation.pass(prefix.to_vec(), near, far);
