@@ -89,8 +89,8 @@ struct ReplayArgs {
     /// Through a bond over all links, with its gateway beside the servers
     #[arg(long)]
     bond: bool,
-    /// Issue the recorded requests without a command, over each link, over MPTCP and over a bond, and
-    /// compare the app response times
+    /// Issue the recorded requests without a command, over each link, over MPTCP, with `get` and over a
+    /// bond, and compare the app response times
     #[arg(long, conflicts_with_all = ["mptcp", "bond", "one_server", "html", "words"])]
     drive: bool,
     /// Rounds of --drive, in each of which all ways run

@@ -483,6 +483,12 @@ impl Job {
     }
 }
 
+/// Whether a line can be passed to [`ClientBuilder::header`].
+#[cfg(feature = "replay")]
+pub(crate) fn can_be_header(line: &str) -> bool {
+    parse_header(line).is_ok()
+}
+
 fn parse_header(line: &str) -> Result<(HeaderName, HeaderValue), ClientError> {
     let bad = || ClientError::Header(line.chars().take_while(|c| *c != ':').collect());
     let (name, value) = line.split_once(':').ok_or_else(bad)?;

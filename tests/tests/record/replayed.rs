@@ -122,6 +122,7 @@ fn the_recorded_requests_are_issued_over_each_way_to_use_the_links() {
         "MPTCP, coupled, first over lte",
         "MPTCP, decoupled, first over wifi",
         "MPTCP, decoupled, first over lte",
+        "get",
         "bond",
     ];
     assert_eq!(names, expected);

@@ -1,5 +1,6 @@
 //! `replay --drive`: the recorded requests themselves, over each way to use the links.
 
+use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -9,7 +10,8 @@ use indicatif::ProgressBar;
 use manyways_lab::registry::Registry;
 use manyways_lab::{Lab, LabSpec, Node, address};
 use manyways_net::authority::Authority;
-use manyways_net::replay::driver::{Driven, Script, Way, run};
+use manyways_net::fetch::{PathSpec, Trust};
+use manyways_net::replay::driver::{Driven, Fetching, Script, Way, run};
 use manyways_net::replay::{Contents, Layout, Options, Server, listen};
 use manyways_record::document::to_json_pretty;
 use manyways_report::text::table;
@@ -20,7 +22,7 @@ use crate::failure::Failure;
 use crate::lab::lab_failure;
 use crate::report_file;
 
-/// Congestion control of single paths and of the bond, as most servers and phones have it.
+/// Congestion control of single paths, of `get` and of the bond, as most servers and phones have it.
 const SINGLE_PATH_CC: &str = "cubic";
 /// Of MPTCP whose subflows are independent, as in Deng's thesis.
 const DECOUPLED_CC: &str = "reno";
@@ -73,6 +75,8 @@ struct Choice {
 
 enum Kind {
     Direct(Way),
+    /// As `manyways get` does.
+    Get,
     Bond,
 }
 
@@ -144,6 +148,7 @@ impl Drive<'_> {
                 .context("cannot start the servers of the replay")?;
         let (way, bond) = match &choice.kind {
             Kind::Direct(way) => (way.clone(), None),
+            Kind::Get => (self.get(&lab)?, None),
             Kind::Bond => (Way::default(), Some(Bond::start(&mut lab)?)),
         };
         let authority = self.authority.certificate();
@@ -151,13 +156,28 @@ impl Drive<'_> {
         drop((bond, server));
         driven.context("cannot issue the requests")
     }
+
+    fn get(&self, lab: &Lab) -> Result<Way> {
+        let trusted = lab.folder().join("authority.pem");
+        fs::write(&trusted, self.authority.certificate_pem())
+            .context("cannot write the certificate of the servers")?;
+        let paths = lab.links().iter().enumerate().map(|(index, link)| {
+            let addresses = address::device(index);
+            let mut path = PathSpec::from_address(&link.name, addresses[0]);
+            (path.device, path.addresses) = (Some(link.name.clone()), addresses.to_vec());
+            path
+        });
+        let fetching = Fetching { paths: paths.collect(), trust: Trust::File(trusted) };
+        let sources = address::device(0).to_vec();
+        Ok(Way { sources, is_mptcp: false, fetching: Some(fetching) })
+    }
 }
 
 fn choices(spec: &LabSpec, cc: Option<&str>) -> Vec<Choice> {
     let cc = |own: &str| cc.unwrap_or(own).to_owned();
-    let available = std::fs::read_to_string(AVAILABLE_CC).unwrap_or_default();
+    let available = fs::read_to_string(AVAILABLE_CC).unwrap_or_default();
     let way = |index: usize, is_mptcp| {
-        Kind::Direct(Way { sources: address::device(index).to_vec(), is_mptcp })
+        Kind::Direct(Way { sources: address::device(index).to_vec(), is_mptcp, fetching: None })
     };
     let mut all = Vec::new();
     for (index, link) in spec.links.iter().enumerate() {
@@ -180,8 +200,9 @@ fn choices(spec: &LabSpec, cc: Option<&str>) -> Vec<Choice> {
             });
         }
     }
-    let cc = cc(SINGLE_PATH_CC);
-    all.push(Choice { name: "bond".to_owned(), cc, kind: Kind::Bond, not_run: None });
+    for (name, kind) in [("get", Kind::Get), ("bond", Kind::Bond)] {
+        all.push(Choice { name: name.to_owned(), cc: cc(SINGLE_PATH_CC), kind, not_run: None });
+    }
     all
 }
 

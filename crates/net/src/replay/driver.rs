@@ -1,8 +1,10 @@
 //! A client that issues the requests of a recording again.
 //!
 //! [`Script`] has the plan and the requests, [`run`] executes them over the network of the calling
-//! thread's namespace, as `manyways-model` decides ([`Drive`]).
+//! thread's namespace, as `manyways-model` decides ([`Drive`]). With [`Fetching`], whole objects are
+//! fetched by the clients of `manyways get`.
 
+mod get;
 mod http1;
 mod http2;
 mod recording;
@@ -29,6 +31,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::mpsc;
 use tokio_rustls::TlsConnector;
 
+pub use self::get::Fetching;
 use self::recording::Message;
 use super::Layout;
 
@@ -38,12 +41,14 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(60);
 pub const MAX_DRIVE: Span = Span::from_secs(600);
 
 /// How connections reach the servers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Way {
     /// Source addresses of one network, one of each family. Empty: as the kernel decides.
     pub sources: Vec<IpAddr>,
     /// Multipath TCP, with the first subflow from the source.
     pub is_mptcp: bool,
+    /// Fetches whole objects; only the rest goes over connections from the source.
+    pub fetching: Option<Fetching>,
 }
 
 /// The requests of a recording, and when they are issued.
@@ -151,7 +156,15 @@ async fn drive(
                             .map(|tls| Arc::clone(&configs[usize::from(tls.is_http2)])),
                         target,
                     };
-                    tokio::task::spawn_local(link.serve(receiver));
+                    let fetching = way.fetching.clone();
+                    match (fetching, script.plan.connections().get(number)) {
+                        (Some(fetching), Some(planned)) => {
+                            let exchanges = planned.exchanges.clone();
+                            let serving = get::serve(link, fetching, exchanges, receiver);
+                            tokio::task::spawn_local(serving);
+                        }
+                        _ => drop(tokio::task::spawn_local(link.serve(receiver))),
+                    }
                 }
                 Action::Send(exchange) => {
                     let number = core.plan().exchanges()[exchange].connection;
@@ -201,6 +214,7 @@ fn config(authority: &CertificateDer<'static>, is_http2: bool) -> io::Result<Arc
 }
 
 /// A connection of the drive.
+#[derive(Clone)]
 struct Link {
     number: usize,
     way: Way,

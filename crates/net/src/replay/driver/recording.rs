@@ -23,6 +23,8 @@ pub(super) struct Message {
     pub(super) fields: Vec<Field>,
     /// Length of the body. `None` without one.
     pub(super) body: Option<u64>,
+    /// Whether it is an unconditional GET, which the server answered with the whole object.
+    pub(super) is_whole_object: bool,
 }
 
 /// Fields of a connection and of framing, which the client sets itself.
@@ -139,7 +141,16 @@ fn message(exchange: &Exchange) -> Message {
             || field.name.starts_with(':')
     };
     let request = &exchange.request;
+    let is_conditional = |field: &Field| {
+        let start = field.name.get(..3).unwrap_or_default();
+        field.name.eq_ignore_ascii_case("range") || start.eq_ignore_ascii_case("if-")
+    };
     Message {
+        is_whole_object: request.method == "GET"
+            && request.body.is_none()
+            && exchange.response.as_ref().is_some_and(|response| response.status == 200)
+            && exchange.abort != Some(Abort::Server)
+            && !request.fields.iter().any(is_conditional),
         method: request.method.clone(),
         url: request.url.clone(),
         fields: request.fields.iter().filter(|field| !is_framing(field)).cloned().collect(),
