@@ -5,6 +5,7 @@
 //! with the target values, and each other module runs the experiment of its name.
 
 mod cells;
+mod drives;
 mod internet;
 mod matching;
 mod pages;
@@ -117,6 +118,9 @@ impl Family for Replay {
             Experiment::Server(size, seconds) => {
                 servers::measure(self, cell, (*size, *seconds), record, progress)
             }
+            Experiment::Drives(class, drive) => {
+                drives::measure(self, cell, *class, drive, record, progress)
+            }
         }
     }
 
@@ -145,6 +149,9 @@ impl Family for Replay {
 }
 
 fn figures(out: &mut String, cell: &Record) {
+    if cell.part == "g" {
+        return drives::figures(out, cell);
+    }
     let mut rows: Vec<Vec<String>> = Vec::new();
     for contender in cell.distinct(|run| Some(&run.contender)) {
         for name in quantities(cell, contender) {

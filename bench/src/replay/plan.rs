@@ -4,7 +4,8 @@ use std::path::Path;
 
 use manyways_unit::Size;
 
-use super::cells::{Cells, Pages, Recorder, Seeds, Server, Think};
+use super::cells::{Cells, Drive, Pages, Recorder, Seeds, Server, Think};
+use super::drives::{self, Class};
 use super::pages::{self, PageLoads};
 use super::{matching, recorder, same, servers, think};
 
@@ -25,6 +26,8 @@ pub enum Experiment {
     Server(Size, u64),
     /// Requests of second runs.
     Matching(Seeds),
+    /// Driven replays of an archive of this class.
+    Drives(Class, Drive),
 }
 
 /// The cells in the order of their runs. Without the HAR files, those that need them are left out.
@@ -62,7 +65,28 @@ pub fn plan(hars: &Path, left_out: &mut Vec<String>) -> Result<Vec<Cell>, String
     let title = format!("{} generated pages, seeds from {} on", seeds.count, seeds.first);
     let contenders = vec![matching::OURS, matching::MAHIMAHI];
     all.push(cell('f', "matching", title, contenders, 1, Experiment::Matching(seeds)));
+    for class in [Class::Short, Class::Long] {
+        match class == Class::Long || hars.join(format!("{}.har", cells.drive.short)).is_file() {
+            true => all.push(drives(class, &cells.drive)),
+            false => left_out.push(format!("driven replays of {}: no HAR file", cells.drive.short)),
+        }
+    }
     Ok(all)
+}
+
+fn drives(class: Class, drive: &Drive) -> Cell {
+    let what = match class {
+        Class::Short => format!("The page load {}", drive.short),
+        Class::Long => format!("{} objects of {}", drive.long.objects, drive.long.size),
+    };
+    let conditions = drive.conditions.iter().zip(1..);
+    let conditions = conditions.map(|(condition, number)| {
+        format!("; {number}: {} and {}", condition.wifi.option("wifi"), condition.lte.option("lte"))
+    });
+    let title = what + &conditions.collect::<String>();
+    let contenders = [drives::RECORDING].into_iter().chain(drives::WAYS).collect();
+    let experiment = Experiment::Drives(class, drive.clone());
+    cell('g', class.cell(), title, contenders, drive.rounds, experiment)
 }
 
 fn page_loads(wanted: &Pages, hars: &Path, left_out: &mut Vec<String>) -> Vec<Cell> {
@@ -110,6 +134,9 @@ pub fn seconds(cell: &Cell) -> f64 {
         Experiment::Pages(_) => 6.0,
         Experiment::Connections(seconds) | Experiment::Server(_, seconds) => *seconds as f64 + 2.0,
         Experiment::Matching(_) => 10.0,
+        // Of all ways in all conditions, several at a time.
+        Experiment::Drives(Class::Short, _) => return f64::from(cell.rounds) * 72.0,
+        Experiment::Drives(Class::Long, _) => return f64::from(cell.rounds) * 55.0,
     };
     run * f64::from(cell.rounds) * cell.contenders.len() as f64
 }

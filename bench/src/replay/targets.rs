@@ -4,7 +4,7 @@ use manyways_rig::sample::median;
 use manyways_rig::target::{Bound, Figure, Target, every_figure};
 
 use super::record::{Record, values};
-use super::{matching, pages, recorder, same, servers, think};
+use super::{drives, matching, pages, recorder, same, servers, think};
 
 /// All targets with their measured values.
 pub fn targets(cells: &[Record]) -> Vec<Target> {
@@ -38,7 +38,7 @@ pub fn targets(cells: &[Record]) -> Vec<Target> {
     let errors = |other| error_ratio(&loads(pages::REPLAY), &loads(other));
     let connections =
         |contender, other| over("recorder-connections", contender, other, recorder::CONNECTIONS);
-    vec![
+    let mut all = vec![
         every_figure("exchanges compared", AtLeast(1_000.0), sum(same::COMPARED)),
         every_figure("exchanges that differ", AtMost(0.0), sum(same::DIFFERENT)),
         every_figure(
@@ -87,7 +87,9 @@ pub fn targets(cells: &[Record]) -> Vec<Target> {
         every_figure("matching: wrong object, %", AtMost(0.1), matched(matching::OURS, wrong)),
         every_figure("Mahimahi's rule: missed, %", Lower, matched(matching::MAHIMAHI, missed)),
         every_figure("Mahimahi's rule: wrong object, %", Lower, matched(matching::MAHIMAHI, wrong)),
-    ]
+    ];
+    all.extend(drives::targets(cells));
+    all
 }
 
 /// Mean absolute logarithm of ratios, divided by that of others in the same cells.
