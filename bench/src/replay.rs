@@ -1,4 +1,4 @@
-//! Measures `manyways record` and `manyways replay`: whether replays are like what was recorded, beside
+//! Measures `manyways record` and `manyways replay`: how near replays are to the recorded traffic, beside
 //! mitmproxy and nginx, and which of several networks an application is fastest over.
 //!
 //! [`cells`] reads the fixed cells, [`mod@plan`] makes the plan of them, [`targets`] compares the figures
@@ -111,6 +111,7 @@ impl Family for Replay {
             Experiment::Matching(seeds) => matching::measure(self, cell, *seeds, record, progress),
             Experiment::Same => same::measure(self, cell, record, progress),
             Experiment::Pages(loads) => pages::measure(self, cell, loads, record, progress),
+            Experiment::RecordedPage(loads) => pages::recorded(self, cell, loads, record, progress),
             Experiment::Think(think) => think::measure(self, cell, think, record, progress),
             Experiment::Connections(seconds) => {
                 recorder::connections(self, cell, *seconds, record, progress)

@@ -79,7 +79,7 @@ impl<'a> Internet<'a> {
     /// follow.
     ///
     /// # Errors
-    /// The inner one is the end of what a failed script said.
+    /// The inner one is the last lines that a failed script printed.
     pub fn run(&self, script: &str, timeout: Span) -> Result<Result<String, String>, DriveError> {
         let authority = self.authority.authority();
         // Its folder has no character that a shell knows.

@@ -9,14 +9,15 @@ mod site;
 
 use std::path::PathBuf;
 
-use manyways_rig::launch::DriveError;
+use manyways_rig::launch::{DriveError, system};
 use manyways_unit::Span;
 
 use self::site::Site;
+use super::Replay;
 use super::cells::Network;
 use super::plan::Cell;
 use super::record::{Figures, Record};
-use super::recorder::MITMPROXY;
+use super::recorder::{MITMPROXY, RECORD};
 use super::shell::Shell;
 use crate::traffic::Measurement;
 
@@ -43,27 +44,77 @@ pub struct PageLoads {
     pub think_seed: u64,
 }
 
-pub fn measure(
-    replay: &super::Replay,
+/// The live page, and the folder in which everything is.
+struct Live<'a> {
+    shell: Shell<'a>,
+    site: Site,
+    /// Options of `lab shell`.
+    internet: String,
+    /// The command that loads the page.
+    visit: String,
+}
+
+impl<'a> Live<'a> {
+    fn new(replay: &'a Replay, loads: &PageLoads) -> Result<Self, DriveError> {
+        let har = std::path::absolute(replay.hars.join(format!("{}.har", loads.site)));
+        let har: PathBuf = har.map_err(system("find the HAR file"))?;
+        let site = origins::read(&har, loads.think_seed).map_err(DriveError::Server)?;
+        let shell = Shell::new(replay)?;
+        let internet = live::options(&shell, &site, &har, loads.think_seed)?;
+        let prepared = shell.run(&home(HOME, "authority.pem"), TIMEOUT)?;
+        prepared.map_err(DriveError::Server)?;
+        let visit = visit(&site);
+        Ok(Self { shell, site, internet, visit })
+    }
+
+    /// Loads the page over a link, with these servers.
+    fn visited(&self, link: &str, servers: &str, home: &str) -> String {
+        let visit = &self.visit;
+        format!("HOME=\"$PWD/{home}\" \"$MANYWAYS\" lab shell --link {link}{servers} -- {visit}")
+    }
+
+    /// Records a load of the page over a link.
+    fn recorded(&self, link: &str, archive: &str) -> String {
+        let Self { internet, visit, .. } = self;
+        format!(
+            "\"$MANYWAYS\" lab shell --link {link}{internet} -- \
+             \"$MANYWAYS\" record -o {archive} --internet --origin-ca authority.pem -- {visit}"
+        )
+    }
+}
+
+/// Page loads with and without the recorder.
+pub fn recorded(
+    replay: &Replay,
     cell: &Cell,
     loads: &PageLoads,
     record: &mut Record,
     progress: &mut dyn FnMut(u32),
 ) -> Result<(), DriveError> {
-    let har = std::path::absolute(replay.hars.join(format!("{}.har", loads.site)));
-    let har: PathBuf = har.map_err(manyways_rig::launch::system("find the HAR file"))?;
-    let site = origins::read(&har, loads.think_seed).map_err(DriveError::Server)?;
-    let shell = Shell::new(replay)?;
-    let internet = live::options(&shell, &site, &har, loads.think_seed)?;
-    let visit = visit(&site);
-    let script = format!(
-        "{}\n\"$MANYWAYS\" lab shell --link {RECORDED_OVER}{internet} -- \
-         \"$MANYWAYS\" record -o site.zip --internet --origin-ca authority.pem -- {visit}",
-        home(HOME, "authority.pem")
-    );
-    shell.run(&script, TIMEOUT)?.map_err(DriveError::Server)?;
+    let live = Live::new(replay, loads)?;
+    let link = loads.network.link.option(&loads.network.name);
+    cell.run_rounds(&cell.contenders, replay.seed, record, progress, |round, contender| {
+        let script = match *contender {
+            RECORD => live.recorded(&link, &format!("{round}.zip")),
+            _ => live.visited(&link, &live.internet, HOME),
+        };
+        let outcome = live.shell.run(&script, TIMEOUT)?;
+        Ok(Figures::run(outcome.and_then(|out| figures(&out))))
+    })
+}
+
+pub fn measure(
+    replay: &Replay,
+    cell: &Cell,
+    loads: &PageLoads,
+    record: &mut Record,
+    progress: &mut dyn FnMut(u32),
+) -> Result<(), DriveError> {
+    let live = Live::new(replay, loads)?;
+    let Live { shell, site, visit, .. } = &live;
+    shell.run(&live.recorded(RECORDED_OVER, "site.zip"), TIMEOUT)?.map_err(DriveError::Server)?;
     let mut able = cell.contenders.clone();
-    let mitmproxy = match mitmproxy::prepare(&shell, &site)? {
+    let mitmproxy = match mitmproxy::prepare(shell, site)? {
         Ok(options) => options,
         Err(reason) => {
             record.skipped.push(format!("{MITMPROXY}: {reason}"));
@@ -73,25 +124,20 @@ pub fn measure(
     };
     let link = loads.network.link.option(&loads.network.name);
     cell.run_rounds(&able, replay.seed, record, progress, |_, contender| {
-        let lab = |options: &str, home: &str| {
-            format!(
-                "HOME=\"$PWD/{home}\" \"$MANYWAYS\" lab shell --link {link}{options} -- {visit}"
-            )
-        };
         let replayed = |options: &str| {
             format!(
                 "\"$MANYWAYS\" replay site.zip --link {link} --json report.json{options} -- {visit}"
             )
         };
         let script = match *contender {
-            MITMPROXY => lab(&mitmproxy, mitmproxy::HOME),
+            MITMPROXY => live.visited(&link, &mitmproxy, mitmproxy::HOME),
             REPLAY => replayed(""),
             ONE_SERVER => replayed(" --one-server --think zero"),
-            _ => lab(&internet, HOME),
+            _ => live.visited(&link, &live.internet, HOME),
         };
         let outcome = shell.run(&script, TIMEOUT)?.and_then(|out| figures(&out));
         let outcome = outcome.and_then(|figures| match *contender {
-            REPLAY | ONE_SERVER => with_misses(&shell, figures),
+            REPLAY | ONE_SERVER => with_misses(shell, figures),
             _ => Ok(figures),
         });
         Ok(Figures::run(outcome))

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use manyways_unit::Size;
 
-use super::cells::{Cells, Drive, Pages, Recorder, Seeds, Server, Think};
+use super::cells::{Cells, Drive, Link, Network, Pages, Recorder, Seeds, Server, Think};
 use super::drives::{self, Class};
 use super::pages::{self, PageLoads};
 use super::{matching, recorder, same, servers, think};
@@ -20,6 +20,8 @@ pub enum Experiment {
     Think(Think),
     /// Page loads of a browser.
     Pages(PageLoads),
+    /// Page loads with and without the recorder.
+    RecordedPage(PageLoads),
     /// New connections through a recorder, for so many seconds.
     Connections(u64),
     /// Requests for a body of this size, for so many seconds.
@@ -48,7 +50,8 @@ pub fn plan(hars: &Path, left_out: &mut Vec<String>) -> Result<Vec<Cell>, String
     let contenders = vec![think::LIVE, think::REPLAY];
     all.push(cell('b', "think", title, contenders, 1, Experiment::Think(think)));
     all.extend(page_loads(&cells.pages, hars, left_out));
-    let Recorder { rounds, seconds, .. } = cells.recorder;
+    let Recorder { rounds, seconds, link } = cells.recorder;
+    all.extend(recorded_page(&cells.pages, link, rounds, hars));
     let contenders = vec![recorder::RECORD, recorder::MITMPROXY, recorder::DIRECT];
     let title = "one request on each connection".to_owned();
     let experiment = Experiment::Connections(seconds);
@@ -89,9 +92,20 @@ fn drives(class: Class, drive: &Drive) -> Cell {
     cell('g', class.cell(), title, contenders, drive.rounds, experiment)
 }
 
+/// With the first page; that it is missing, its own cells say.
+fn recorded_page(wanted: &Pages, link: Link, rounds: u32, hars: &Path) -> Option<Cell> {
+    let site = wanted.sites.first().filter(|site| hars.join(format!("{site}.har")).is_file())?;
+    let network = Network { name: "wan".to_owned(), link };
+    let title = format!("{site} over {}", network.link.option(&network.name));
+    let loads = PageLoads { site: site.clone(), network, think_seed: wanted.think_seed };
+    let contenders = vec![recorder::RECORD, recorder::DIRECT];
+    let experiment = Experiment::RecordedPage(loads);
+    Some(cell('d', "recorder-page", title, contenders, rounds, experiment))
+}
+
 fn page_loads(wanted: &Pages, hars: &Path, left_out: &mut Vec<String>) -> Vec<Cell> {
     let mut all = Vec::new();
-    for site in &wanted.sites {
+    for (index, site) in wanted.sites.iter().enumerate() {
         let file = hars.join(format!("{site}.har"));
         if !file.is_file() {
             left_out.push(format!("page loads of {site}: there is no {}", file.display()));
@@ -100,8 +114,10 @@ fn page_loads(wanted: &Pages, hars: &Path, left_out: &mut Vec<String>) -> Vec<Ce
         for network in &wanted.networks {
             let name = format!("pages-{site}-{}", network.name);
             let title = format!("{site} over {}", network.link.option(&network.name));
-            let contenders =
-                vec![pages::LIVE, pages::REPLAY, recorder::MITMPROXY, pages::ONE_SERVER];
+            let mut contenders = vec![pages::LIVE, pages::REPLAY, recorder::MITMPROXY];
+            if index == 0 {
+                contenders.push(pages::ONE_SERVER);
+            }
             let loads = PageLoads {
                 site: site.clone(),
                 network: network.clone(),
@@ -131,12 +147,12 @@ pub fn seconds(cell: &Cell) -> f64 {
     let run = match &cell.setting {
         Experiment::Same => 5.0,
         Experiment::Think(_) => 15.0,
-        Experiment::Pages(_) => 6.0,
+        Experiment::Pages(_) | Experiment::RecordedPage(_) => 5.0,
         Experiment::Connections(seconds) | Experiment::Server(_, seconds) => *seconds as f64 + 2.0,
         Experiment::Matching(_) => 10.0,
         // Of all ways in all conditions, several at a time.
-        Experiment::Drives(Class::Short, _) => return f64::from(cell.rounds) * 72.0,
-        Experiment::Drives(Class::Long, _) => return f64::from(cell.rounds) * 55.0,
+        Experiment::Drives(Class::Short, _) => return f64::from(cell.rounds) * 37.0,
+        Experiment::Drives(Class::Long, _) => return f64::from(cell.rounds) * 33.0,
     };
     run * f64::from(cell.rounds) * cell.contenders.len() as f64
 }

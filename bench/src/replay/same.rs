@@ -35,7 +35,7 @@ const REMOVED: &str = "alt-svc";
 /// The kind of [`request`] without a body.
 const HEAD: usize = 11;
 
-/// What nginx does with the kinds of [`request`].
+/// Answers of nginx to the kinds of [`request`].
 const NGINX: &str = r#"
     gzip on;
     gzip_types text/plain;
@@ -124,7 +124,7 @@ fn content(index: usize, random: &mut Random) -> (&'static str, Vec<u8>) {
 /// A request in the syntax of curl's configuration files.
 fn request(index: usize, extension: &str, protocol: &str) -> String {
     let file = format!("{index}.{extension}");
-    // What curl writes of HEAD is the head, with its dates.
+    // The output of curl for HEAD is the head, with its dates.
     let output = if index % 14 == HEAD { "/dev/null" } else { &format!("{index}.body") };
     let (path, more) = match index % 14 {
         0..3 => (format!("f/{file}"), "header = \"Accept-Encoding: gzip\"\n"),

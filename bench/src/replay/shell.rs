@@ -57,7 +57,7 @@ impl<'a> Shell<'a> {
     /// Runs a script. It is killed after `timeout`.
     ///
     /// # Errors
-    /// The inner one is the end of what a failed script said.
+    /// The inner one is the last lines that a failed script printed.
     pub fn run(&self, script: &str, timeout: Span) -> Result<Result<String, String>, DriveError> {
         let mut command = self.command(Path::new("/bin/sh"));
         command.args(["-euc", script]);
@@ -67,7 +67,7 @@ impl<'a> Shell<'a> {
     /// Runs a command of this folder, and returns what it printed. It is killed after `timeout`.
     ///
     /// # Errors
-    /// The inner one is the end of what a failed command said.
+    /// The inner one is the last lines that a failed command printed.
     pub fn finish(
         &self,
         command: &mut Command,

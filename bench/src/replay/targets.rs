@@ -69,6 +69,11 @@ pub fn targets(cells: &[Record]) -> Vec<Target> {
             loads(pages::ONE_SERVER),
         ),
         every_figure(
+            "page load, record / direct",
+            AtMost(1.1),
+            over("recorder-page", recorder::RECORD, recorder::DIRECT, pages::LOADED),
+        ),
+        every_figure(
             "new connections/s, record / mitmproxy",
             AtLeast(10.0),
             connections(recorder::RECORD, recorder::MITMPROXY),

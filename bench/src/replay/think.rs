@@ -23,7 +23,7 @@ pub const MOST: &str = "95 % of the errors, ms";
 const SHORTEST: Span = Span::from_millis(10);
 const TIMEOUT: Span = Span::from_secs(120);
 
-/// One run has both: what is replayed is what was recorded live.
+/// One run has both: the replay is one of the live recording.
 pub fn measure(
     replay: &Replay,
     cell: &Cell,

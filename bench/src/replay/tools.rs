@@ -149,7 +149,7 @@ fn fetch(args: &ConnectArgs, config: Arc<ClientConfig>) -> io::Result<()> {
         let (name, port) = (&args.name, args.server.port());
         write!(stream, "CONNECT {name}:{port} HTTP/1.1\r\nHost: {name}:{port}\r\n\r\n")?;
         let mut answer = Vec::new();
-        // Byte by byte, because what follows belongs to TLS.
+        // Byte by byte, because the next bytes belong to TLS.
         while !answer.ends_with(b"\r\n\r\n") {
             let mut byte = [0];
             stream.read_exact(&mut byte)?;
