@@ -12,7 +12,7 @@ use manyways_lab::{Lab, LabSpec, Node, address};
 use manyways_net::authority::Authority;
 use manyways_net::fetch::{PathSpec, Trust};
 use manyways_net::replay::driver::{Driven, Fetching, Script, Way, run};
-use manyways_net::replay::{Contents, Layout, Options, Server, listen};
+use manyways_net::replay::{Contents, Layout, Options, Outcome, Served, Server, listen};
 use manyways_record::document::to_json_pretty;
 use manyways_report::text::table;
 use serde::Serialize;
@@ -61,6 +61,8 @@ struct RunRow {
     app_response_seconds: Option<f64>,
     last_byte_seconds: Option<f64>,
     failed: usize,
+    /// Requests that no recorded exchange answered.
+    missed: usize,
     /// Whether all exchanges ended within the time limit.
     is_complete: bool,
 }
@@ -97,7 +99,8 @@ pub struct Drive<'a> {
 impl Drive<'_> {
     /// Runs all ways, interleaved, each in a lab of its own.
     pub fn run(&self, spec: &LabSpec) -> Result<ExitCode> {
-        let script = Script::new(self.contents.archive(), self.layout);
+        let script =
+            Script::new(&self.contents, self.layout).context("cannot read the requests")?;
         let choices = choices(spec, self.cc.as_deref());
         let mut rows: Vec<WayRow> = choices.iter().map(WayRow::new).collect();
         let bar = ProgressBar::new((self.rounds * choices.len()) as u64);
@@ -108,7 +111,7 @@ impl Drive<'_> {
             for (choice, row) in choices.iter().zip(&mut rows) {
                 bar.set_message(choice.name.clone());
                 if choice.not_run.is_none() {
-                    row.runs.push(RunRow::new(&self.one(spec, &script, choice)?));
+                    row.runs.push(self.one(spec, &script, choice)?);
                 }
                 bar.inc(1);
             }
@@ -135,7 +138,7 @@ impl Drive<'_> {
         Ok(if has_result { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    fn one(&self, spec: &LabSpec, script: &Script, choice: &Choice) -> Result<Driven> {
+    fn one(&self, spec: &LabSpec, script: &Script, choice: &Choice) -> Result<RunRow> {
         let mut spec = spec.clone();
         spec.cc.clone_from(&choice.cc);
         let mut lab = Lab::start(self.registry, spec).map_err(lab_failure)?;
@@ -153,8 +156,11 @@ impl Drive<'_> {
         };
         let authority = self.authority.certificate();
         let driven = lab.namespace(Node::Device(0)).run(|| run(script, &way, authority));
-        drop((bond, server));
-        driven.context("cannot issue the requests")
+        drop(bond);
+        let (served, _) = server.stop();
+        let is_missed = |one: &&Served| matches!(one.outcome, Outcome::Miss { .. });
+        let missed = served.iter().filter(is_missed).count();
+        Ok(RunRow::new(&driven.context("cannot issue the requests")?, missed))
     }
 
     fn get(&self, lab: &Lab) -> Result<Way> {
@@ -240,8 +246,13 @@ impl WayRow {
         let failed: usize = self.runs.iter().map(|run| run.failed).sum();
         let remark = match &self.not_run {
             Some(reason) => format!("not run: {reason}"),
-            None if failed > 0 => format!("{failed} exchanges failed"),
-            None => String::new(),
+            None => {
+                let missed: usize = self.runs.iter().map(|run| run.missed).sum();
+                let words = [(failed, "failed"), (missed, "without an answer")];
+                let words = words.iter().filter(|(count, _)| *count > 0);
+                let words = words.map(|(count, word)| format!("{count} requests {word}"));
+                words.collect::<Vec<_>>().join(", ")
+            }
         };
         vec![
             self.name.clone(),
@@ -255,12 +266,13 @@ impl WayRow {
 }
 
 impl RunRow {
-    fn new(driven: &Driven) -> Self {
+    fn new(driven: &Driven, missed: usize) -> Self {
         let outcome = &driven.outcome;
         Self {
             app_response_seconds: outcome.app_response_time().map(|span| span.as_secs_f64()),
             last_byte_seconds: outcome.last_byte_time().map(|span| span.as_secs_f64()),
             failed: outcome.failed(),
+            missed,
             is_complete: driven.is_complete,
         }
     }

@@ -174,6 +174,12 @@ impl Contents {
         self.archive.exchanges.get(number)
     }
 
+    /// Reads the bodies of all requests, each up to [`MAX_MATCHED_BODY`](super::MAX_MATCHED_BODY) bytes.
+    pub(super) fn request_bodies(&self) -> Result<Vec<Bytes>, ContainerError> {
+        let exchanges = self.archive.exchanges.iter();
+        exchanges.map(|exchange| requests::body(exchange, &self.store)).collect()
+    }
+
     pub(super) fn connections(&self) -> &[Connection] {
         &self.archive.connections
     }

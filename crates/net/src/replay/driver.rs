@@ -21,6 +21,7 @@ use manyways_model::drive::{Action, Drive, Input, Outcome, Plan, Protocol};
 use manyways_sys::clock::Clock;
 use manyways_unit::{Span, Time};
 use manyways_wire::archive::Archive;
+use manyways_wire::archive::container::ContainerError;
 use rustls::client::Resumption;
 use rustls::crypto::ring;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -33,7 +34,7 @@ use tokio_rustls::TlsConnector;
 
 pub use self::get::Fetching;
 use self::recording::Message;
-use super::Layout;
+use super::{Contents, Layout};
 
 /// Time for a connection and its handshake.
 const CONNECT_LIMIT: Duration = Duration::from_secs(60);
@@ -85,9 +86,14 @@ pub struct Driven {
 }
 
 impl Script {
-    /// Makes a plan of a recording whose servers are where `layout` has them.
-    pub fn new(archive: &Archive, layout: &Layout) -> Self {
-        let (plan, messages) = recording::read(archive);
+    /// Makes a plan of a recording whose servers are where `layout` has them. Its requests have the first
+    /// [`MAX_MATCHED_BODY`](super::MAX_MATCHED_BODY) bytes of the recorded bodies.
+    ///
+    /// # Errors
+    /// The bodies of the requests cannot be read.
+    pub fn new(contents: &Contents, layout: &Layout) -> Result<Self, ContainerError> {
+        let archive = contents.archive();
+        let (plan, messages) = recording::read(archive, &contents.request_bodies()?);
         let targets = (plan.connections().iter().enumerate())
             .map(|(number, planned)| {
                 let connection = archive.connections.get(number).filter(|_| planned.is_recorded);
@@ -95,7 +101,7 @@ impl Script {
                 recording::target(connection, first, planned.protocol, layout)
             })
             .collect();
-        Self { plan, messages, targets }
+        Ok(Self { plan, messages, targets })
     }
 
     pub fn plan(&self) -> &Plan {

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::io::Read;
 
+use bytes::Bytes;
 use flate2::read::{GzDecoder, ZlibDecoder};
 use manyways_model::matching::{Index, Recorded, Request, Rule};
 use manyways_wire::archive::container::ContainerError;
@@ -14,12 +15,8 @@ use super::store::Store;
 
 /// Reads all recorded requests. Their numbers are those of the exchanges.
 pub(super) fn index(archive: &Archive, store: &Store, rule: Rule) -> Result<Index, ContainerError> {
-    let read = |exchange: &Exchange| -> Result<Vec<u8>, ContainerError> {
-        let digest = exchange.request.body.and_then(|body| body.digest);
-        let Some(digest) = digest else { return Ok(Vec::new()) };
-        Ok(store.beginning(&digest, MAX_MATCHED_BODY as u64)?.into())
-    };
-    let bodies: Vec<Vec<u8>> = archive.exchanges.iter().map(read).collect::<Result<_, _>>()?;
+    let read = |exchange: &Exchange| body(exchange, store);
+    let bodies: Vec<Bytes> = archive.exchanges.iter().map(read).collect::<Result<_, _>>()?;
     let fields: Vec<Vec<(&str, &[u8])>> = archive
         .exchanges
         .iter()
@@ -43,6 +40,15 @@ pub(super) fn index(archive: &Archive, store: &Store, rule: Rule) -> Result<Inde
         })
     });
     Ok(Index::new(rule, recorded))
+}
+
+/// Reads the body of a request with its content coding, up to [`MAX_MATCHED_BODY`] bytes. A body that was
+/// not recorded has none.
+pub(super) fn body(exchange: &Exchange, store: &Store) -> Result<Bytes, ContainerError> {
+    match exchange.request.body.and_then(|body| body.digest) {
+        Some(digest) => store.beginning(&digest, MAX_MATCHED_BODY as u64),
+        None => Ok(Bytes::new()),
+    }
 }
 
 /// A number that is equal for equal bodies.

@@ -10,11 +10,8 @@ use manyways_wire::stream::Endpoint;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 
-use super::recording::Message;
+use super::recording::{Message, Upload};
 use super::{Link, Order};
-
-/// Bytes of a body that are written at a time.
-const PIECE: usize = 16 << 10;
 
 /// An exchange on the connection.
 struct Open {
@@ -99,7 +96,7 @@ fn observe(link: &Link, open: &mut VecDeque<Open>, event: &Event<'_>) {
     }
 }
 
-/// Returns a request with its body, which has as many bytes as the recorded one.
+/// Returns a request with its body.
 fn request(message: &Message) -> Vec<u8> {
     let rest = message.url.split_once("://").map_or("", |(_, rest)| rest);
     let (host, target) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
@@ -112,15 +109,10 @@ fn request(message: &Message) -> Vec<u8> {
         bytes.extend_from_slice(&field.value);
         bytes.extend_from_slice(b"\r\n");
     }
-    if let Some(length) = message.body {
-        bytes.extend_from_slice(format!("Content-Length: {length}\r\n").as_bytes());
+    if let Some(body) = &message.body {
+        bytes.extend_from_slice(format!("Content-Length: {}\r\n", body.length).as_bytes());
     }
     bytes.extend_from_slice(b"\r\n");
-    let mut left = message.body.unwrap_or(0);
-    while left > 0 {
-        let piece = left.min(PIECE as u64) as usize;
-        bytes.resize(bytes.len() + piece, b'0');
-        left -= piece as u64;
-    }
+    message.body.iter().flat_map(Upload::pieces).for_each(|piece| bytes.extend_from_slice(&piece));
     bytes
 }

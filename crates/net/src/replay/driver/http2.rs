@@ -19,8 +19,6 @@ const STREAM_WINDOW: u32 = 6 << 20;
 const CONNECTION_WINDOW: u32 = 15 << 20;
 /// Maximum length of a frame that is received.
 const MAX_FRAME: u32 = 64 << 10;
-/// Bytes of a request's body that are sent at a time.
-const PIECE: usize = 16 << 10;
 
 pub(super) async fn speak(
     link: &Link,
@@ -86,16 +84,17 @@ async fn issue(
     }
     let request = request.body(()).map_err(invalid)?;
     let mut sender = sender.ready().await?;
-    let length = message.body.unwrap_or(0);
-    let (response, mut body) = sender.send_request(request, length == 0)?;
-    let mut left = length;
-    while left > 0 {
-        let piece = left.min(PIECE as u64) as usize;
-        body.reserve_capacity(piece);
-        let granted = std::future::poll_fn(|context| body.poll_capacity(context)).await;
-        let granted = granted.transpose()?.unwrap_or(0).min(piece);
-        left -= granted as u64;
-        body.send_data(Bytes::from(vec![b'0'; granted]), left == 0)?;
+    let upload = message.body.unwrap_or_default();
+    let (response, mut body) = sender.send_request(request, upload.length == 0)?;
+    let mut left = upload.length;
+    for mut piece in upload.pieces() {
+        while !piece.is_empty() {
+            body.reserve_capacity(piece.len());
+            let granted = std::future::poll_fn(|context| body.poll_capacity(context)).await;
+            let granted = granted.transpose()?.unwrap_or(0).min(piece.len());
+            left -= granted as u64;
+            body.send_data(piece.split_to(granted), left == 0)?;
+        }
     }
     let response = response.await?;
     let _ = reports.send(Input::ResponseStarted(exchange));

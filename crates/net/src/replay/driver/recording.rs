@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use bytes::Bytes;
 use manyways_model::drive::{
     Completion, Connection as RecordedConnection, Exchange as RecordedExchange, Plan, Protocol,
     Recording,
@@ -21,10 +22,40 @@ pub(super) struct Message {
     pub(super) url: String,
     /// As recorded, without those that frame the message.
     pub(super) fields: Vec<Field>,
-    /// Length of the body. `None` without one.
-    pub(super) body: Option<u64>,
+    /// `None` without one.
+    pub(super) body: Option<Upload>,
     /// Whether it is an unconditional GET, which the server answered with the whole object.
     pub(super) is_whole_object: bool,
+}
+
+/// Bytes of a body that are sent at a time.
+const PIECE: usize = 16 << 10;
+/// Bytes in the place of those that were not recorded.
+const FILLER: Bytes = Bytes::from_static(&[b'0'; PIECE]);
+
+/// The body of a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Upload {
+    /// As much of it as requests are compared by; empty if it was not recorded.
+    pub(super) beginning: Bytes,
+    pub(super) length: u64,
+}
+
+impl Upload {
+    /// The recorded bytes, and others in the place of the rest.
+    pub(super) fn pieces(&self) -> impl Iterator<Item = Bytes> + use<> {
+        let length = |left: u64| usize::try_from(left).unwrap_or(usize::MAX);
+        let mut beginning = self.beginning.slice(..self.beginning.len().min(length(self.length)));
+        let mut left = self.length;
+        std::iter::from_fn(move || {
+            let piece = match beginning.is_empty() {
+                false => beginning.split_to(beginning.len().min(PIECE)),
+                true => FILLER.slice(..FILLER.len().min(length(left))),
+            };
+            left -= piece.len() as u64;
+            (!piece.is_empty()).then_some(piece)
+        })
+    }
 }
 
 /// Fields of a connection and of framing, which the client sets itself.
@@ -40,23 +71,25 @@ const FRAMING: [&str; 8] = [
 ];
 
 /// Returns the plan of a recording, and the requests of its exchanges.
-pub(super) fn read(archive: &Archive) -> (Plan, Vec<Message>) {
-    (with(archive, Plan::new), issued(archive).map(message).collect())
+pub(super) fn read(archive: &Archive, bodies: &[Bytes]) -> (Plan, Vec<Message>) {
+    let issued = issued(archive);
+    let message = |(number, exchange)| message(exchange, bodies.get(number).cloned());
+    (with(archive, Plan::new), issued.map(message).collect())
 }
 
 /// The exchanges that came over the network. In a HAR file of a browser, those from its cache have no
 /// connection.
-fn issued(archive: &Archive) -> impl Iterator<Item = &Exchange> {
+fn issued(archive: &Archive) -> impl Iterator<Item = (usize, &Exchange)> {
     let has_connections = archive.exchanges.iter().any(|exchange| exchange.connection.is_some());
-    let exchanges = archive.exchanges.iter();
-    exchanges.filter(move |exchange| exchange.connection.is_some() || !has_connections)
+    let exchanges = archive.exchanges.iter().enumerate();
+    exchanges.filter(move |(_, exchange)| exchange.connection.is_some() || !has_connections)
 }
 
 /// Calls a function with the recorded traffic.
 pub(super) fn with<T>(archive: &Archive, work: impl FnOnce(&Recording<'_>) -> T) -> T {
     let mut connections: Vec<RecordedConnection> =
         archive.connections.iter().map(connection).collect();
-    for exchange in issued(archive) {
+    for (_, exchange) in issued(archive) {
         let known = exchange.connection.and_then(|index| connections.get_mut(index));
         let (Some(known), Some(connect)) = (known, exchange.timings.connect) else { continue };
         // The first exchange of a connection has its handshakes.
@@ -67,7 +100,8 @@ pub(super) fn with<T>(archive: &Archive, work: impl FnOnce(&Recording<'_>) -> T)
             });
         }
     }
-    let exchanges: Vec<RecordedExchange<'_>> = issued(archive).map(recorded).collect();
+    let exchanges: Vec<RecordedExchange<'_>> =
+        issued(archive).map(|(_, exchange)| recorded(exchange)).collect();
     work(&Recording { connections: &connections, exchanges: &exchanges })
 }
 
@@ -134,7 +168,8 @@ fn origin(url: &str) -> &str {
     &url[..end]
 }
 
-fn message(exchange: &Exchange) -> Message {
+/// `beginning` is that of its body.
+fn message(exchange: &Exchange, beginning: Option<Bytes>) -> Message {
     let is_framing = |field: &Field| {
         FRAMING.iter().any(|name| field.name.eq_ignore_ascii_case(name))
             // Pseudo fields in HAR files of browsers.
@@ -154,7 +189,9 @@ fn message(exchange: &Exchange) -> Message {
         method: request.method.clone(),
         url: request.url.clone(),
         fields: request.fields.iter().filter(|field| !is_framing(field)).cloned().collect(),
-        body: request.body.map(|body| body.length),
+        body: request
+            .body
+            .map(|body| Upload { beginning: beginning.unwrap_or_default(), length: body.length }),
     }
 }
 
@@ -274,7 +311,7 @@ mod tests {
             ..Archive::default()
         };
         let count = |archive: &Archive| {
-            let (plan, messages) = read(archive);
+            let (plan, messages) = read(archive, &[]);
             assert_eq!(plan.exchanges().len(), messages.len());
             messages.len()
         };
@@ -285,7 +322,7 @@ mod tests {
 
     #[test]
     fn a_request_has_its_own_fields_and_the_server_of_its_connection() {
-        let request = message(&exchange(None, Timings::default()));
+        let request = message(&exchange(None, Timings::default()), None);
         assert_eq!((request.fields, request.body), (vec![field("X-A")], None));
         let archive = Archive {
             connections: vec![connection(None)],
@@ -293,7 +330,7 @@ mod tests {
             ..Archive::default()
         };
         let layout = Layout::new(&archive, false, |_| false);
-        let first = message(&archive.exchanges[0]);
+        let first = message(&archive.exchanges[0], None);
         let found = target(archive.connections.first(), Some(&first), Protocol::Http2, &layout);
         assert_eq!(found.address, "198.18.128.1:444".parse().unwrap());
         let tls = TlsTarget { name: "b.example".to_owned(), is_http2: true };
@@ -302,5 +339,22 @@ mod tests {
         let found = target(None, Some(&first), Protocol::Http1, &layout);
         let tls = TlsTarget { name: "a.example".to_owned(), is_http2: false };
         assert_eq!((found.address.port(), found.tls), (444, Some(tls)));
+    }
+
+    #[test]
+    fn an_upload_has_its_recorded_beginning_and_its_length() {
+        let send = |beginning: &'static [u8], length| {
+            let upload = Upload { beginning: Bytes::from_static(beginning), length };
+            let pieces: Vec<Bytes> = upload.pieces().collect();
+            assert!(pieces.iter().all(|piece| (1..=PIECE).contains(&piece.len())));
+            pieces.concat()
+        };
+        assert_eq!(send(b"a=1", 3), b"a=1");
+        assert_eq!(send(b"a=1", 5), b"a=100");
+        assert_eq!(send(b"a=1", 2), b"a=");
+        assert_eq!(send(b"", 0), b"");
+        assert_eq!(send(b"", PIECE as u64 + 1), vec![b'0'; PIECE + 1]);
+        let long: &[u8] = &[b'x'; 2 * PIECE + 1];
+        assert_eq!(send(long, long.len() as u64), long);
     }
 }

@@ -32,7 +32,7 @@ fn drive(sample: impl FnOnce(&str, Sample) -> Sample) -> (Driven, Vec<Served>) {
     let trusted = folder.path().join("authority.pem");
     std::fs::write(&trusted, authority.certificate_pem()).unwrap();
     let layout = Layout::new(contents.archive(), false, |_| true);
-    let script = Script::new(contents.archive(), &layout);
+    let script = Script::new(&contents, &layout).unwrap();
     let certificates = Arc::clone(&authority);
     let server = Server::start(contents, Options::default(), certificates, vec![listener]).unwrap();
     let path = |last| PathSpec::from_address("lo", Ipv4Addr::new(127, 0, 0, last).into());
@@ -117,4 +117,24 @@ fn a_client_sends_the_fields_that_all_of_its_requests_have() {
     assert_eq!(common_headers([&first, &second].into_iter()), ["User-Agent: u"]);
     assert_eq!(common_headers([&first].into_iter()), ["User-Agent: u", "Accept: a"]);
     assert!(common_headers(std::iter::empty()).is_empty());
+}
+
+#[test]
+fn a_recorded_body_of_a_request_is_sent_again() {
+    let (driven, served) = drive(|url, mut sample| {
+        let bodies = [&b"id=1"[..], b"id=2"].map(|bytes| sample.body(bytes));
+        let posted = |number: usize| {
+            move |exchange: &mut Exchange, response: &mut Response| {
+                at(10 * number as u64)(exchange, response);
+                exchange.request.method = "POST".to_owned();
+                exchange.request.body = bodies.get(number).copied().flatten();
+            }
+        };
+        let url = format!("{url}/rest");
+        sample.get(&url, &[], b"one", &posted(0)).get(&url, &[], b"other", &posted(1))
+    });
+    let received = driven.outcome.exchanges.iter().map(|one| one.received.as_bytes());
+    assert_eq!(received.collect::<Vec<_>>(), [3, 5], "{served:?}");
+    let hits = served.iter().map(|one| one.outcome.exchange());
+    assert_eq!(hits.collect::<Vec<_>>(), [Some(0), Some(1)]);
 }
