@@ -1,6 +1,6 @@
 //! Real clients against real servers.
 
-use manyways_tests::{Need, needs};
+use manyways_tests::{Need, SHELL, finish, folder, manyways, needs, shared_host};
 
 use crate::internet::{Internet, by_url, entry};
 
@@ -154,4 +154,37 @@ fn chromium_trusts_the_recorder_and_the_replay() {
     let (replayed, report) = internet.replay("page.zip", &[], again);
     assert_eq!(replayed.expect_success().stdout, done.stdout);
     assert!(report["hits"].as_u64() >= Some(4) && report["missed"] == 0, "{report}");
+}
+
+/// Asks twice from the same port, right after the server has closed the first connection.
+const SAME_PORT: &str = r#"
+import socket
+for _ in range(2):
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    connection.bind(("", 45678))
+    connection.connect(("origin.lab", 80))
+    connection.sendall(b"GET /again HTTP/1.0\r\nHost: origin.lab\r\n\r\n")
+    while connection.recv(65536):
+        pass
+    connection.close()
+"#;
+
+#[test]
+fn a_port_that_a_client_uses_again_is_recorded_again() {
+    needs!(Need::Root, Need::Command("python3"));
+    let folder = folder();
+    let _guard = shared_host();
+    let mut command = manyways();
+    command.current_dir(folder.path()).args(["record", "-o", "a.zip"]);
+    command.args(["--far", "exec python3 -m http.server 80", "--", "sh", "-c"]);
+    let script = format!(
+        "{SHELL}\neventually curl -s -o /dev/null http://origin.lab/\npython3 -c '{SAME_PORT}'"
+    );
+    let done = finish(command.arg(script)).expect_success();
+    let mut command = manyways();
+    command.current_dir(folder.path()).args(["record", "show", "--exchanges", "--json", "a.zip"]);
+    let shown = finish(&mut command).expect_success().stdout;
+    let asked = shown.matches("//origin.lab/again").count();
+    assert_eq!(asked, 2, "{}{shown}", done.stderr);
 }

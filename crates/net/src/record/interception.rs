@@ -47,7 +47,10 @@ fn script(interfaces: &[String], [v4, v6]: [u16; 2], leads_ipv6_out: bool) -> St
     // only if the first one does not accept. So nothing is accepted for the lab's own servers where
     // none listens (a socket, bound to its address or to any), and where no route leads out.
     let own = "fib daddr type local socket wildcard { 0, 1 }";
-    let (everywhere, inside) = ([own, "fib daddr type != local"], [own]);
+    // A connection of the recorder that has ended, and whose client uses its port again: the first rule
+    // does not match sockets in TIME-WAIT, and the server itself would get the new connection.
+    let again = "fib daddr type local socket transparent 1";
+    let (everywhere, inside) = ([own, again, "fib daddr type != local"], [own, again]);
     let v6_to = if leads_ipv6_out { &everywhere[..] } else { &inside };
     for (family, version, target, to) in [
         ("ipv4", "ip", format!("127.0.0.1:{v4}"), &everywhere[..]),
