@@ -8,6 +8,7 @@ mod cells;
 mod drives;
 mod internet;
 mod matching;
+mod mitmproxy;
 mod pages;
 mod plan;
 mod record;

@@ -1,7 +1,7 @@
 //! A lab that stands for the internet: servers at real addresses, each at its own distance.
 
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use manyways_rig::Authority;
 use manyways_rig::launch::DriveError;
@@ -81,13 +81,64 @@ impl<'a> Internet<'a> {
     /// # Errors
     /// The inner one is the last lines that a failed script printed.
     pub fn run(&self, script: &str, timeout: Span) -> Result<Result<String, String>, DriveError> {
+        self.run_with("", script, timeout)
+    }
+
+    /// The same with other options of `lab shell`, as words of a shell.
+    ///
+    /// # Errors
+    /// Those of [`run`](Self::run).
+    pub fn run_with(
+        &self,
+        more: &str,
+        script: &str,
+        timeout: Span,
+    ) -> Result<Result<String, String>, DriveError> {
         let authority = self.authority.authority();
         // Its folder has no character that a shell knows.
         let record = format!("$MANYWAYS record --internet --origin-ca {}", authority.display());
         let script = format!("RECORD=\"{record}\"\n{script}");
-        let mut command = self.shell.manyways();
-        command.args(["lab", "shell"]).args(&self.options).args(["--", "sh", "-euc", &script]);
-        self.shell.finish(&mut command, timeout)
+        let program = format!("exec \"$MANYWAYS\" lab shell {more} \"$@\"");
+        self.start(&program, &script, timeout)
+    }
+
+    /// Records a shell script on the device, with the recorder beside the servers. The last line of the
+    /// output has the processor time of the recorder without its lab, in clock ticks.
+    ///
+    /// # Errors
+    /// Those of [`run`](Self::run).
+    pub fn record(
+        &self,
+        script: &str,
+        timeout: Span,
+    ) -> Result<Result<String, String>, DriveError> {
+        let authority = self.authority.authority();
+        let program = format!(
+            "rm -f recorded.zip
+             \"$MANYWAYS\" record -o recorded.zip --origin-ca {} \"$@\" & recorder=$!
+             last=0
+             until grep -q 'State:.*Z' /proc/$recorder/status; do
+                 ticks=$(cat /proc/$recorder/task/[0-9]*/stat 2>/dev/null |
+                     awk '$2 ~ /recorder|archive/ {{ all += $14 + $15 }} END {{ print all + 0 }}')
+                 [ $ticks -lt $last ] || last=$ticks
+                 sleep 0.1
+             done
+             wait $recorder
+             echo $last",
+            authority.display()
+        );
+        self.start(&program, script, timeout)
+    }
+
+    fn start(
+        &self,
+        program: &str,
+        script: &str,
+        timeout: Span,
+    ) -> Result<Result<String, String>, DriveError> {
+        let mut command = self.shell.command(Path::new("/bin/sh"));
+        command.args(["-euc", program, "manyways"]).args(&self.options);
+        self.shell.finish(command.args(["--", "sh", "-euc", script]), timeout)
     }
 }
 

@@ -15,9 +15,10 @@ use manyways_unit::Span;
 use self::site::Site;
 use super::Replay;
 use super::cells::Network;
+use super::mitmproxy::MITMPROXY;
 use super::plan::Cell;
 use super::record::{Figures, Record};
-use super::recorder::{MITMPROXY, RECORD};
+use super::recorder::RECORD;
 use super::shell::Shell;
 use crate::traffic::Measurement;
 

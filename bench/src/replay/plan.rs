@@ -6,6 +6,7 @@ use manyways_unit::Size;
 
 use super::cells::{Cells, Drive, Link, Network, Pages, Recorder, Seeds, Server, Think};
 use super::drives::{self, Class};
+use super::mitmproxy::MITMPROXY;
 use super::pages::{self, PageLoads};
 use super::{matching, recorder, same, servers, think};
 
@@ -52,7 +53,7 @@ pub fn plan(hars: &Path, left_out: &mut Vec<String>) -> Result<Vec<Cell>, String
     all.extend(page_loads(&cells.pages, hars, left_out));
     let Recorder { rounds, seconds, link } = cells.recorder;
     all.extend(recorded_page(&cells.pages, link, rounds, hars));
-    let contenders = vec![recorder::RECORD, recorder::MITMPROXY, recorder::DIRECT];
+    let contenders = vec![recorder::RECORD, MITMPROXY, recorder::DIRECT];
     let title = "one request on each connection".to_owned();
     let experiment = Experiment::Connections(seconds);
     all.push(cell('d', "recorder-connections", title, contenders, rounds, experiment));
@@ -114,7 +115,7 @@ fn page_loads(wanted: &Pages, hars: &Path, left_out: &mut Vec<String>) -> Vec<Ce
         for network in &wanted.networks {
             let name = format!("pages-{site}-{}", network.name);
             let title = format!("{site} over {}", network.link.option(&network.name));
-            let mut contenders = vec![pages::LIVE, pages::REPLAY, recorder::MITMPROXY];
+            let mut contenders = vec![pages::LIVE, pages::REPLAY, MITMPROXY];
             if index == 0 {
                 contenders.push(pages::ONE_SERVER);
             }

@@ -40,17 +40,11 @@ impl<'a> Shell<'a> {
         let mut command = Command::new(program);
         command.current_dir(self.folder());
         command.env("MANYWAYS", &self.replay.manyways).env("BENCH", &self.replay.own);
-        command.stdin(Stdio::null());
-        command
-    }
-
-    /// The program under test.
-    pub fn manyways(&self) -> Command {
-        let mut command = self.command(&self.replay.manyways);
         // The bundles of this machine have nothing to do with the servers.
         for name in ["SSL_CERT_FILE", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "PIP_CERT"] {
             command.env_remove(name);
         }
+        command.stdin(Stdio::null());
         command
     }
 

@@ -4,7 +4,7 @@ use manyways_rig::sample::median;
 use manyways_rig::target::{Bound, Figure, Target, every_figure};
 
 use super::record::{Record, values};
-use super::{drives, matching, pages, recorder, same, servers, think};
+use super::{drives, matching, mitmproxy, pages, recorder, same, servers, think};
 
 /// All targets with their measured values.
 pub fn targets(cells: &[Record]) -> Vec<Target> {
@@ -55,14 +55,14 @@ pub fn targets(cells: &[Record]) -> Vec<Target> {
         every_figure(
             "page load, mean error of replay / of mitmproxy",
             AtMost(0.5),
-            errors(recorder::MITMPROXY),
+            errors(mitmproxy::MITMPROXY),
         ),
         every_figure(
             "page load, mean error of replay / of one server without think times",
             Lower,
             errors(pages::ONE_SERVER),
         ),
-        every_figure("page load, mitmproxy / live", Lower, loads(recorder::MITMPROXY)),
+        every_figure("page load, mitmproxy / live", Lower, loads(mitmproxy::MITMPROXY)),
         every_figure(
             "page load, one server without think times / live",
             Lower,
@@ -76,12 +76,22 @@ pub fn targets(cells: &[Record]) -> Vec<Target> {
         every_figure(
             "new connections/s, record / mitmproxy",
             AtLeast(10.0),
-            connections(recorder::RECORD, recorder::MITMPROXY),
+            connections(recorder::RECORD, mitmproxy::MITMPROXY),
         ),
         every_figure(
-            "new connections/s, record / direct",
+            "new connections per second of its processor time, record / mitmproxy",
             Higher,
-            connections(recorder::RECORD, recorder::DIRECT),
+            over(
+                "recorder-connections",
+                recorder::RECORD,
+                mitmproxy::MITMPROXY,
+                recorder::OF_PROCESSOR,
+            ),
+        ),
+        every_figure(
+            "new connections/s, direct / mitmproxy",
+            Higher,
+            connections(recorder::DIRECT, mitmproxy::MITMPROXY),
         ),
         every_figure(
             "requests/s, replay / nginx",
@@ -145,7 +155,7 @@ mod tests {
         let of = |replay: [f64; 3]| {
             let cells = replay.map(|replay| {
                 let runs =
-                    [(pages::LIVE, 2.0), (pages::REPLAY, replay), (recorder::MITMPROXY, 1.6)];
+                    [(pages::LIVE, 2.0), (pages::REPLAY, replay), (mitmproxy::MITMPROXY, 1.6)];
                 let runs = runs.map(|(contender, value)| (contender, pages::LOADED, value));
                 cell(&format!("pages-{replay}"), &runs)
             });

@@ -88,7 +88,7 @@ fn request(stream: &mut impl BufRead) -> io::Result<Option<String>> {
     Ok(Some(path))
 }
 
-/// Open connections, each for one request over HTTPS, and print how many a second there were.
+/// Open connections, each for one request over HTTPS, and print their number and the seconds that they took.
 #[derive(clap::Args)]
 pub struct ConnectArgs {
     /// Server name, which is also asked for by name.
@@ -96,9 +96,6 @@ pub struct ConnectArgs {
     name: String,
     #[arg(long, value_name = "ADDR:PORT")]
     server: SocketAddr,
-    /// An HTTP proxy, by CONNECT.
-    #[arg(long, value_name = "ADDR:PORT")]
-    proxy: Option<SocketAddr>,
     /// Certificates of the authorities that are trusted.
     #[arg(long, value_name = "FILE")]
     trust: PathBuf,
@@ -137,28 +134,14 @@ pub fn connect(args: &ConnectArgs) -> io::Result<()> {
         threads.into_iter().map(|thread| thread.join().unwrap_or(Ok(()))).collect()
     });
     ended?;
-    println!("{:.3}", count.into_inner() as f64 / elapsed().as_secs_f64());
+    println!("{} {:.3}", count.into_inner(), elapsed().as_secs_f64());
     Ok(())
 }
 
 fn fetch(args: &ConnectArgs, config: Arc<ClientConfig>) -> io::Result<()> {
-    let mut stream = TcpStream::connect(args.proxy.unwrap_or(args.server))?;
+    let stream = TcpStream::connect(args.server)?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    if args.proxy.is_some() {
-        let (name, port) = (&args.name, args.server.port());
-        write!(stream, "CONNECT {name}:{port} HTTP/1.1\r\nHost: {name}:{port}\r\n\r\n")?;
-        let mut answer = Vec::new();
-        // Byte by byte, because the next bytes belong to TLS.
-        while !answer.ends_with(b"\r\n\r\n") {
-            let mut byte = [0];
-            stream.read_exact(&mut byte)?;
-            answer.push(byte[0]);
-        }
-        if !answer.starts_with(b"HTTP/1.1 200") {
-            return Err(io::Error::other("the proxy refused the connection"));
-        }
-    }
     let name = ServerName::try_from(args.name.clone()).map_err(io::Error::other)?;
     let tls = ClientConnection::new(config, name).map_err(io::Error::other)?;
     let mut stream = StreamOwned::new(tls, stream);
