@@ -117,7 +117,7 @@ impl<'a> Internet<'a> {
             "rm -f recorded.zip
              \"$MANYWAYS\" record -o recorded.zip --origin-ca {} \"$@\" & recorder=$!
              last=0
-             until grep -q 'State:.*Z' /proc/$recorder/status; do
+             while [ -d /proc/$recorder ]; do
                  ticks=$(cat /proc/$recorder/task/[0-9]*/stat 2>/dev/null |
                      awk '$2 ~ /recorder|archive/ {{ all += $14 + $15 }} END {{ print all + 0 }}')
                  [ $ticks -lt $last ] || last=$ticks
