@@ -404,9 +404,12 @@ impl Stream {
     pub fn unique_bytes(&self) -> u64 {
         let end = self.captured_end.min(self.fin().unwrap_or(self.captured_end));
         let length = end.saturating_sub(self.data_start());
-        let Some(loss) = &self.loss else { return length };
-        let holes: u64 = loss.holes.iter().map(|hole| hole.end - hole.begin).sum();
-        length.saturating_sub(holes + loss.never_captured)
+        let missing = self.loss.as_ref().map_or(0, |loss| {
+            let holes: u64 = loss.holes.iter().map(|hole| hole.end - hole.begin).sum();
+            holes + loss.never_captured
+        });
+        // A second FIN, at another place, has a number and no byte.
+        length.saturating_sub(missing).min(self.basic_counts.bytes)
     }
 
     /// Unwraps a sequence number near the current offset.
