@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use manyways_model::matching::Rule;
 use manyways_net::authority::Authority;
-use manyways_net::replay::{Contents, Layout, Options, Server, listen};
+use manyways_net::replay::{Contents, Layout, Options, Server, Think, listen};
 use manyways_sys::clock::Clock;
 use manyways_unit::{Span, Time};
 use rustls::crypto::ring::default_provider;
@@ -162,7 +162,7 @@ fn certificates(file: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
     all.collect::<Result<_, _>>().map_err(io::Error::other)
 }
 
-/// Serve a recording at its addresses, which this network namespace has; until it is killed.
+/// Serve a recording without think times at its addresses, which this network namespace has; until it is killed.
 #[derive(clap::Args)]
 pub struct ReplayedArgs {
     archive: PathBuf,
@@ -176,7 +176,9 @@ pub fn replayed(args: &ReplayedArgs) -> io::Result<()> {
     let layout = Layout::new(contents.archive(), false, |_: IpAddr| true);
     let authority = Arc::new(Authority::open(&args.folder).map_err(io::Error::other)?);
     let listeners = listen(&layout.ports, false)?;
-    let server = Server::start(Arc::new(contents), Options::default(), authority, listeners)?;
+    let mut options = Options::default();
+    options.think = Think::Zero;
+    let server = Server::start(Arc::new(contents), options, authority, listeners)?;
     let _server = server;
     loop {
         std::thread::park();
