@@ -2,12 +2,14 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 
+use manyways_unit::Span;
 use manyways_wire::archive::{Abort, Archive, Protocol, TunnelReason};
 use manyways_wire::exchange::http1;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
 use crate::record::Wall;
+use crate::record::arrival::{Arrival, Records};
 use crate::record::assembly::{Assembly, Handshakes};
 use crate::record::pipe::{Ending, Observation, Observer, Unread};
 use crate::record::spool::Spool;
@@ -15,6 +17,15 @@ use crate::record::writer::ArchiveWriter;
 
 /// Passes on what a client and a server do, and returns the recording.
 async fn pass<F: Future<Output = ()>>(
+    prefix: &[u8],
+    act: impl FnOnce(DuplexStream, DuplexStream) -> F,
+) -> (Ending, Vec<Unread>, Archive) {
+    pass_with(None, prefix, act).await
+}
+
+/// The same with times at which the bytes of the server arrive.
+async fn pass_with<F: Future<Output = ()>>(
+    arrival: Option<Arrival>,
     prefix: &[u8],
     act: impl FnOnce(DuplexStream, DuplexStream) -> F,
 ) -> (Ending, Vec<Unread>, Archive) {
@@ -39,7 +50,7 @@ async fn pass<F: Future<Output = ()>>(
     let no_socket: OwnedFd = File::open("/dev/null").unwrap().into();
     let observer = Observer::Http1(http1::Observer::default());
     let observation =
-        Observation::new(0, Wall::start(), sink.clone(), (no_socket, None), observer, assembly);
+        Observation::new(0, Wall::start(), sink.clone(), (no_socket, arrival), observer, assembly);
     drop(sink);
     let ((client, near), (far, server)) = (duplex(1_000), duplex(1_000));
     let passed = observation.pass(prefix.to_vec(), near, far);
@@ -143,4 +154,21 @@ async fn bytes_of_other_protocols_pass_and_are_counted() {
         let counted = if is_first_counted { answer.len() as u64 } else { 0 };
         assert_eq!((seen, sent, received), (reason, 5, 6 + counted));
     }
+}
+
+#[tokio::test]
+async fn a_response_begins_when_its_record_arrived() {
+    let hour = Span::from_secs(3_600);
+    let later = Wall::start().now() + hour;
+    let arrival = Records::new(tokio::io::empty(), move || later).arrival();
+    let request = b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
+    let (_, _, archive) = pass_with(Some(arrival), request, async |client, mut server| {
+        read(&mut server, request.len()).await;
+        server.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.unwrap();
+        drop(client);
+    })
+    .await;
+    // The request was sent at the time of the clock, at most half an hour ago.
+    let think = archive.exchanges[0].think;
+    assert!(think.is_some_and(|think| think > Span::from_secs(1_800)), "{think:?}");
 }
