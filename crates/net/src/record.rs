@@ -15,6 +15,7 @@ mod files;
 mod interception;
 mod origin;
 mod pipe;
+mod roots;
 mod spool;
 #[cfg(test)]
 mod tests;
@@ -38,7 +39,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use self::connection::{Shared, serve};
-use self::origin::Roots;
+use self::roots::Roots;
 use self::spool::Spool;
 use self::tunnels::Tunnels;
 use self::writer::ArchiveWriter;

@@ -14,7 +14,6 @@ use manyways_wire::archive::{Connection, Protocol, Tls, TunnelReason, Tunnelled}
 use manyways_wire::exchange::http1;
 use manyways_wire::tls::{ClientHello, client_hello};
 use manyways_wire::{MAX_PEEK_LENGTH, Peek};
-use rustls::crypto::ring;
 use rustls::server::{ClientHello as Hello, NoServerSessionStorage, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::{AlertDescription, Error, ServerConfig};
@@ -26,8 +25,9 @@ use tokio_rustls::TlsAcceptor;
 
 use super::arrival::Arrival;
 use super::assembly::{Assembly, Handshakes};
-use super::origin::{NoOrigin, Origin, Roots, shake_hands};
+use super::origin::{NoOrigin, Origin, PROVIDER, shake_hands};
 use super::pipe::{Ending, Observation, Observer};
+use super::roots::Roots;
 use super::spool::Spool;
 use super::tunnels::{ServerKey, Tunnels, is_refusal};
 use super::writer::Sink;
@@ -423,12 +423,12 @@ fn server_config(
     certificate: Arc<CertifiedKey>,
     protocol: Option<Vec<u8>>,
 ) -> Result<ServerConfig, Error> {
-    let provider = Arc::new(ring::default_provider());
-    let mut config = ServerConfig::builder_with_provider(provider)
+    let mut config = ServerConfig::builder_with_provider(Arc::clone(&PROVIDER))
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
         .with_cert_resolver(Arc::new(Single(certificate)));
     config.alpn_protocols = protocol.into_iter().collect();
+    config.ignore_client_order = true;
     // Each connection to the origin is a new one, too.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;

@@ -3,16 +3,16 @@
 
 use std::io;
 use std::net::IpAddr;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use manyways_unit::Time;
 use manyways_wire::archive::{Certificate, KeyKind};
 use manyways_wire::x509;
+use rustls::CipherSuite::TLS13_AES_128_GCM_SHA256;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{ResolvesClientCert, Resumption, WantsClientCert};
-use rustls::crypto::ring;
+use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, ConfigBuilder, DigitallySignedStruct, Error, SignatureScheme};
@@ -22,31 +22,15 @@ use tokio_rustls::client::TlsStream;
 
 use super::Wall;
 use super::arrival::{Arrival, Records};
-use crate::path::Trust;
-use crate::path::tls::{TrustError, verifier};
+use super::roots::Roots;
 
-/// Which certificates of origins are accepted.
-#[derive(Debug)]
-pub(super) struct Roots {
-    /// A certificate is accepted if one of these accepts it.
-    verifiers: Vec<Arc<dyn ServerCertVerifier>>,
-}
-
-impl Roots {
-    /// The roots of this host, and those of a file.
-    pub(super) fn new(file: Option<PathBuf>) -> Result<Arc<Self>, TrustError> {
-        let mut verifiers = Vec::new();
-        match verifier(&Trust::System) {
-            Ok(verifier) => verifiers.push(verifier),
-            // A host without any roots; those of the file may suffice.
-            Err(error) => tracing::debug!("no roots of the system: {error}"),
-        }
-        if let Some(file) = file {
-            verifiers.push(verifier(&Trust::File(file))?);
-        }
-        Ok(Arc::new(Self { verifiers }))
-    }
-}
+/// The cryptography of both sides. AES with 128 bits is first, as in browsers: its SHA-256 is faster
+/// than the SHA-384 of the other.
+pub(super) static PROVIDER: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| {
+    let mut provider = ring::default_provider();
+    provider.cipher_suites.sort_by_key(|suite| suite.suite() != TLS13_AES_128_GCM_SHA256);
+    Arc::new(provider)
+});
 
 /// A connection to the origin after its handshake.
 pub(super) struct Origin {
@@ -126,8 +110,7 @@ pub(super) async fn shake_hands(
 }
 
 fn builder(watcher: &Arc<Watcher>) -> Result<ConfigBuilder<ClientConfig, WantsClientCert>, Error> {
-    let provider = Arc::new(ring::default_provider());
-    Ok(ClientConfig::builder_with_provider(provider)
+    Ok(ClientConfig::builder_with_provider(Arc::clone(&PROVIDER))
         .with_safe_default_protocol_versions()?
         .dangerous()
         .with_custom_certificate_verifier(Arc::<Watcher>::clone(watcher)))
@@ -148,23 +131,13 @@ impl ServerCertVerifier for Watcher {
         end_entity: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
         server_name: &ServerName<'_>,
-        ocsp_response: &[u8],
+        _: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let mut refusal = Error::General("this host has no roots".to_owned());
-        for verifier in &self.roots.verifiers {
-            match verifier.verify_server_cert(
-                end_entity,
-                intermediates,
-                server_name,
-                ocsp_response,
-                now,
-            ) {
-                Ok(accepted) => return Ok(accepted),
-                Err(error) => refusal = error,
-            }
+        let accepted = self.roots.accept(end_entity, intermediates, server_name, now);
+        if let Err(refusal) = accepted {
+            *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = Some(refusal);
         }
-        *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = Some(refusal);
         Ok(ServerCertVerified::assertion())
     }
 
@@ -174,8 +147,8 @@ impl ServerCertVerifier for Watcher {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = ring::default_provider().signature_verification_algorithms;
-        self.tolerate(rustls::crypto::verify_tls12_signature(message, cert, dss, &algorithms))
+        let algorithms = &PROVIDER.signature_verification_algorithms;
+        self.tolerate(rustls::crypto::verify_tls12_signature(message, cert, dss, algorithms))
     }
 
     fn verify_tls13_signature(
@@ -184,12 +157,12 @@ impl ServerCertVerifier for Watcher {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = ring::default_provider().signature_verification_algorithms;
-        self.tolerate(rustls::crypto::verify_tls13_signature(message, cert, dss, &algorithms))
+        let algorithms = &PROVIDER.signature_verification_algorithms;
+        self.tolerate(rustls::crypto::verify_tls13_signature(message, cert, dss, algorithms))
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        ring::default_provider().signature_verification_algorithms.supported_schemes()
+        PROVIDER.signature_verification_algorithms.supported_schemes()
     }
 }
 
