@@ -106,7 +106,7 @@ fn recorded_page(wanted: &Pages, link: Link, rounds: u32, hars: &Path) -> Option
 
 fn page_loads(wanted: &Pages, hars: &Path, left_out: &mut Vec<String>) -> Vec<Cell> {
     let mut all = Vec::new();
-    for (index, site) in wanted.sites.iter().enumerate() {
+    for site in &wanted.sites {
         let file = hars.join(format!("{site}.har"));
         if !file.is_file() {
             left_out.push(format!("page loads of {site}: there is no {}", file.display()));
@@ -116,7 +116,7 @@ fn page_loads(wanted: &Pages, hars: &Path, left_out: &mut Vec<String>) -> Vec<Ce
             let name = format!("pages-{site}-{}", network.name);
             let title = format!("{site} over {}", network.link.option(&network.name));
             let mut contenders = vec![pages::LIVE, pages::REPLAY, MITMPROXY];
-            if index == 0 {
+            if all.is_empty() {
                 contenders.push(pages::ONE_SERVER);
             }
             let loads = PageLoads {
@@ -152,8 +152,8 @@ pub fn seconds(cell: &Cell) -> f64 {
         Experiment::Connections(seconds) | Experiment::Server(_, seconds) => *seconds as f64 + 2.0,
         Experiment::Matching(_) => 10.0,
         // Of all ways in all conditions, several at a time.
-        Experiment::Drives(Class::Short, _) => return f64::from(cell.rounds) * 37.0,
-        Experiment::Drives(Class::Long, _) => return f64::from(cell.rounds) * 33.0,
+        Experiment::Drives(Class::Short, _) => return f64::from(cell.rounds) * 32.0,
+        Experiment::Drives(Class::Long, _) => return f64::from(cell.rounds) * 21.0,
     };
     run * f64::from(cell.rounds) * cell.contenders.len() as f64
 }
