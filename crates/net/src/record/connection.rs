@@ -419,7 +419,7 @@ async fn copy(
     }
 }
 
-fn server_config(
+pub(super) fn server_config(
     certificate: Arc<CertifiedKey>,
     protocol: Option<Vec<u8>>,
 ) -> Result<ServerConfig, Error> {

@@ -21,7 +21,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::Wall;
-use super::arrival::{Arrival, Records};
+use super::arrival::{Arrival, ByRecord, Records};
 use super::roots::Roots;
 
 /// The cryptography of both sides. AES with 128 bits is first, as in browsers: its SHA-256 is faster
@@ -32,9 +32,12 @@ pub(super) static PROVIDER: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| {
     Arc::new(provider)
 });
 
+/// The stream under TLS, with the recorder's clock.
+type TimedRecords = Records<TcpStream, Box<dyn Fn() -> Time>>;
+
 /// A connection to the origin after its handshake.
 pub(super) struct Origin {
-    pub(super) stream: TlsStream<Records<TcpStream, Box<dyn Fn() -> Time>>>,
+    pub(super) stream: ByRecord<TlsStream<TimedRecords>>,
     /// Of the bytes of the stream.
     pub(super) arrival: Arrival,
     /// The protocol that it chose.
@@ -104,7 +107,7 @@ pub(super) async fn shake_hands(
             chain_length: chain.iter().map(|one| one.len() as u32).sum(),
         },
         is_trusted: refusal.is_none(),
-        stream,
+        stream: ByRecord::new(stream),
         arrival,
     })
 }
