@@ -23,7 +23,7 @@ use manyways_trace::scenario::{DelaySpec, LinkSpec};
 use manyways_unit::Span;
 use manyways_unit::human::count_with_noun;
 
-use self::bond::Bond;
+use self::bond::{Bond, add_gateway};
 use self::drive::{Drive, check_rounds};
 use self::report::Report;
 use crate::failure::Failure;
@@ -86,7 +86,7 @@ struct ReplayArgs {
     /// Multipath TCP of the kernel, on both sides, over all links
     #[arg(long, conflicts_with = "bond")]
     mptcp: bool,
-    /// Through a bond over all links, with its gateway beside the servers
+    /// Through a bond over all links, with its gateway where the nearest server is
     #[arg(long)]
     bond: bool,
     /// Issue the recorded requests without a command, over each link, over MPTCP, with `get` and over a
@@ -183,7 +183,7 @@ fn replay(args: ReplayArgs) -> Result<ExitCode> {
             "see `manyways record show`",
         );
     }
-    let spec = spec(&args, &layout)?;
+    let mut spec = spec(&args, &layout)?;
     check_rounds(args.rounds)?;
     // Before this process is root of a namespace, and seems to have another folder.
     let folder = state()?;
@@ -210,6 +210,9 @@ fn replay(args: ReplayArgs) -> Result<ExitCode> {
         return drive.run(&spec);
     }
     let termination = Termination::take().context("cannot watch for signals")?;
+    if args.bond {
+        add_gateway(&mut spec);
+    }
     let mut lab = Lab::start(&registry, spec).map_err(lab_failure)?;
     export(&mut lab, None)?;
     let environment = TrustEnvironment::prepare(&authority, &lab.folder())

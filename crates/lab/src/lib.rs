@@ -98,6 +98,8 @@ pub struct LabSpec {
     pub trace_offset: Span,
     /// Whether the remote side has access to the host's network.
     pub internet: bool,
+    /// Whether the first remote host forwards packets from one link to another.
+    pub forwards: bool,
     /// Folder for one pcapng file per link; `None` to capture nothing.
     pub pcap: Option<PathBuf>,
     /// Whether to disable the emulation: packets pass as fast as possible.
@@ -106,7 +108,7 @@ pub struct LabSpec {
 
 impl LabSpec {
     /// Creates a specification with defaults: one host `origin`, no far hosts, [`DEFAULT_CC`], seed 1,
-    /// traces from their start, no internet access, no captures, and no number appended to the name.
+    /// traces from their start, no internet access, no forwarding, no captures, and no number appended to the name.
     pub fn new(name: String, links: Vec<LinkSpec>) -> Self {
         Self {
             name,
@@ -119,6 +121,7 @@ impl LabSpec {
             seed: 1,
             trace_offset: Span::ZERO,
             internet: false,
+            forwards: false,
             pcap: None,
             bare: false,
         }
@@ -323,6 +326,16 @@ impl Lab {
             let v6 = internet::connect(&mut entry, &far[0].ns)
                 .map_err(system("connect the lab with the host's network"))?;
             internet_v6 = Some(v6);
+        }
+
+        if spec.forwards {
+            far[0]
+                .ns
+                .run(|| {
+                    network::sysctl("net/ipv4/ip_forward", "1")?;
+                    network::sysctl("net/ipv6/conf/all/forwarding", "1")
+                })
+                .map_err(system("let the remote side forward"))?;
         }
 
         let mut resolvers = Vec::new();

@@ -48,6 +48,20 @@ fn other_networks_carry_the_same_bytes() {
 }
 
 #[test]
+fn a_bond_does_not_bring_far_servers_near() {
+    needs!(NEEDS);
+    let internet = recording();
+    let links = ["--link", "wifi:delay=2ms", "--link", "lte:delay=2ms", "--bond"];
+    let script = "curl -sS -o /dev/null -w '%{time_namelookup} %{time_appconnect}' \
+                  https://cdn.example.test/big";
+    let (done, _) = internet.replay("a.zip", &links, script);
+    let done = done.expect_success();
+    let times: Vec<f64> = done.stdout.split(' ').flat_map(str::parse).collect();
+    // It is 10 ms farther than the nearest one, for the gateway's connection and for the handshake.
+    assert!(times[1] - times[0] >= 0.018, "{times:?}");
+}
+
+#[test]
 fn misses_are_named_and_explained() {
     needs!(NEEDS);
     let internet = recording();

@@ -1,14 +1,17 @@
 //! A bond between the device and the servers of a replay.
 
 use std::fs;
+use std::iter::once;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 
 use anyhow::{Context, Result};
-use manyways_lab::{Lab, Node, address};
+use manyways_lab::{Lab, LabSpec, Node, address};
 use manyways_sys::clock::Clock;
 use manyways_sys::signal::send;
+use manyways_trace::scenario::LinkSpec;
 use manyways_unit::{Span, Time};
 
 use crate::failure::Failure;
@@ -16,18 +19,39 @@ use crate::lab::{lab_failure, serve};
 
 /// Asks the client to end.
 const SIGTERM: i32 = 15;
+/// Name of the gateway's node and of its link.
+const GATEWAY: &str = "gateway";
 /// Port of the gateway.
 const PORT: u16 = 4433;
 /// Time limit for the client to intercept.
 const START_TIMEOUT: Span = Span::from_secs(20);
 const POLL_INTERVAL: Span = Span::from_millis(20);
+
+/// Adds a node for the gateway of a bond, with a link of its own, the last one, to where the servers
+/// are. Beside them in one network stack, its connections to far servers would be as short as to near
+/// ones.
+pub fn add_gateway(spec: &mut LabSpec) {
+    let is_free = |name: &String| {
+        let names = spec.links.iter().flat_map(|link| {
+            [Some(&link.name), link.device.as_ref(), link.peer.as_ref()].into_iter().flatten()
+        });
+        names.into_iter().all(|taken| taken != name)
+    };
+    let name = once(GATEWAY.to_owned()).chain((2..).map(|number| format!("{GATEWAY}{number}")));
+    let name = name.into_iter().find(is_free).unwrap_or_default();
+    let mut link = LinkSpec::new(&name);
+    link.device = Some(name);
+    spec.links.push(link);
+    spec.forwards = true;
+}
+
 /// A client that intercepts all connections of the device. It ends when it is dropped.
 pub struct Bond {
     client: Child,
 }
 
 impl Bond {
-    /// Starts a gateway beside the servers, and a client on the device.
+    /// Starts a gateway on the node of [`add_gateway`], and a client on the device.
     pub fn start(lab: &mut Lab) -> Result<Self> {
         let folder = lab.folder().join("bond");
         fs::create_dir_all(&folder).context("cannot make a folder for the bond")?;
@@ -53,11 +77,11 @@ impl Bond {
             quoted(&allow),
             quoted(&folder.join("gateway.log")),
         );
-        serve(lab, Node::Host(0), &command)?;
+        let (index, at) = gateway_of(lab).context("the lab has no gateway")?;
+        serve(lab, Node::Device(index), &command)?;
         let log = folder.join("client.log");
         let file = fs::File::create(&log).context("cannot write the log of the bond")?;
         let mut command = Command::new(&program);
-        let [at, _] = address::host(0);
         command.args([
             "bond",
             "client",
@@ -92,11 +116,20 @@ impl Bond {
     }
 }
 
+/// The node of the gateway and its address.
+fn gateway_of(lab: &Lab) -> Option<(usize, IpAddr)> {
+    let (number, link) = lab.links().iter().enumerate().next_back()?;
+    let [at, _] = address::device(number);
+    Some((lab.device(link.device.as_deref()?)?, at))
+}
+
 /// Returns whether a client with this log intercepts IPv4, before which connections would pass the bond
 /// by, and the links that lead out and over which it has no connection.
 fn progress<'l>(log: &str, lab: &'l Lab) -> (bool, Vec<&'l str>) {
     let intercepts = ["IPv4 and IPv6 are intercepted", "IPv4 is intercepted"];
-    let out = lab.links().iter().filter(|link| link.peer.is_none());
+    // Without that of the gateway.
+    let [links @ .., _] = lab.links() else { return (false, Vec::new()) };
+    let out = links.iter().filter(|link| link.peer.is_none());
     let missing = out.filter(|link| !log.contains(&format!(": {} is up", link.name)));
     (
         intercepts.iter().any(|words| log.contains(words)),

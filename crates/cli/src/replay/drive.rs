@@ -17,7 +17,7 @@ use manyways_record::document::to_json_pretty;
 use manyways_report::text::table;
 use serde::Serialize;
 
-use super::bond::Bond;
+use super::bond::{Bond, add_gateway};
 use crate::failure::Failure;
 use crate::lab::lab_failure;
 use crate::report_file;
@@ -141,6 +141,9 @@ impl Drive<'_> {
     fn one(&self, spec: &LabSpec, script: &Script, choice: &Choice) -> Result<RunRow> {
         let mut spec = spec.clone();
         spec.cc.clone_from(&choice.cc);
+        if matches!(choice.kind, Kind::Bond) {
+            add_gateway(&mut spec);
+        }
         let mut lab = Lab::start(self.registry, spec).map_err(lab_failure)?;
         let is_mptcp = matches!(&choice.kind, Kind::Direct(way) if way.is_mptcp);
         let listeners = lab.namespace(Node::Host(0)).run(|| listen(&self.layout.ports, is_mptcp));
