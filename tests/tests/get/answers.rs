@@ -239,7 +239,8 @@ fn streams_and_connections_that_end() {
 fn servers_that_never_end_well() {
     needs_far!();
     at_once(&[
-        ("https://origin.lab/ranges/reset/object", Resumable, &["every network failed ("]),
+        // Without a range, the first response is whole: if lte asks late, it brings all. So with `closed`.
+        ("https://origin.lab/ranges/reset/object", WholeOrResumable, &[]),
         ("https://origin.lab/always/hollow/object", Resumable, &["before its announced length"]),
         ("http://origin.lab/always/hollow/object", Resumable, &["before its announced length"]),
         ("https://origin.lab/ranges/closed/object", WholeOrResumable, &[]),
