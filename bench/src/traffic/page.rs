@@ -39,7 +39,7 @@ struct Object {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub enum Kind {
     Document,
     Style,
     Script,
@@ -57,7 +57,7 @@ impl Kind {
         }
     }
 
-    fn media_type(self) -> &'static str {
+    pub fn media_type(self) -> &'static str {
         match self {
             Self::Document => "text/html; charset=utf-8",
             Self::Style => "text/css",

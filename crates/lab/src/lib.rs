@@ -108,7 +108,8 @@ pub struct LabSpec {
 
 impl LabSpec {
     /// Creates a specification with defaults: one host `origin`, no far hosts, [`DEFAULT_CC`], seed 1,
-    /// traces from their start, no internet access, no forwarding, no captures, and no number appended to the name.
+    /// traces from their start, no internet access, no forwarding, no captures, and no number appended
+    /// to the name.
     pub fn new(name: String, links: Vec<LinkSpec>) -> Self {
         Self {
             name,

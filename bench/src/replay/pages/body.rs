@@ -6,17 +6,6 @@ use super::site::{Kind, Object, Site};
 use crate::traffic::browser::reporting_script;
 use crate::traffic::page::{filler, image, padded};
 
-impl Kind {
-    fn media_type(self) -> &'static str {
-        match self {
-            Self::Document => "text/html; charset=utf-8",
-            Self::Style => "text/css",
-            Self::Script => "text/javascript",
-            Self::Image => "image/gif",
-        }
-    }
-}
-
 impl Site {
     /// An object as `(media type, body)`.
     pub fn content(&self, object: &Object) -> (&'static str, Vec<u8>) {

@@ -17,6 +17,8 @@ use manyways_rig::order::normal;
 use manyways_unit::{Random, Span, Time};
 use manyways_wire::archive::{Archive, Exchange, Protocol};
 
+pub use crate::traffic::page::Kind;
+
 /// Fewest origins of a page.
 const MIN_ORIGINS: usize = 20;
 /// Addresses of servers whose address is unknown: a block for documentation (RFC 5737).
@@ -53,14 +55,6 @@ pub struct Object {
     pub think: Span,
     /// Indices of the objects that this object loads.
     pub loads: Vec<usize>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    Document,
-    Style,
-    Script,
-    Image,
 }
 
 impl Site {

@@ -32,13 +32,13 @@ const POLL_INTERVAL: Span = Span::from_millis(20);
 /// ones.
 pub fn add_gateway(spec: &mut LabSpec) {
     let is_free = |name: &String| {
-        let names = spec.links.iter().flat_map(|link| {
+        let mut taken = spec.links.iter().flat_map(|link| {
             [Some(&link.name), link.device.as_ref(), link.peer.as_ref()].into_iter().flatten()
         });
-        names.into_iter().all(|taken| taken != name)
+        taken.all(|taken| taken != name)
     };
-    let name = once(GATEWAY.to_owned()).chain((2..).map(|number| format!("{GATEWAY}{number}")));
-    let name = name.into_iter().find(is_free).unwrap_or_default();
+    let others = (2..).map(|number| format!("{GATEWAY}{number}"));
+    let name = once(GATEWAY.to_owned()).chain(others).find(is_free).unwrap_or_default();
     let mut link = LinkSpec::new(&name);
     link.device = Some(name);
     spec.links.push(link);

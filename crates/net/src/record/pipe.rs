@@ -94,8 +94,8 @@ struct Watched {
 }
 
 impl Watched {
-    /// Observes bytes, and returns the exchanges that they complete.
-    fn read(&mut self, now: Time, from: Endpoint, bytes: &[u8]) -> Vec<Finished> {
+    /// Observes bytes, the first of which `arrived` then, and returns the exchanges that they complete.
+    fn read(&mut self, arrived: Time, now: Time, from: Endpoint, bytes: &[u8]) -> Vec<Finished> {
         if self.is_unread {
             if let Some(unread) = self.unread.last_mut() {
                 match from {
@@ -107,7 +107,10 @@ impl Watched {
         }
         let Self { observer, assembly, .. } = self;
         let mut outcomes = Vec::new();
-        let mut each = |event: Event<'_>| outcomes.extend(assembly.handle(now, event));
+        let mut each = |event: Event<'_>| {
+            let begins = matches!(event, Event::Interim(..) | Event::Response(..));
+            outcomes.extend(assembly.handle(if begins { arrived } else { now }, event));
+        };
         let read = observer.handle(from, bytes, &mut each);
         let finished = self.sort(now, outcomes);
         if let Err(fault) = read {
@@ -227,13 +230,14 @@ impl Observation {
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
                 Err(_) => return Err(from),
             };
-            let mut now = self.clock.now();
+            let now = self.clock.now();
+            let mut arrived = now;
             if from == Endpoint::Server {
                 self.measure();
-                now = self.arrival.as_ref().map_or(now, Arrival::time);
+                arrived = self.arrival.as_ref().map_or(now, Arrival::time);
             }
             // Before the other endpoint can answer.
-            let finished = self.watched.borrow_mut().read(now, from, bytes);
+            let finished = self.watched.borrow_mut().read(arrived, now, from, bytes);
             self.send(finished).await;
             writer.write_all(bytes).await.map_err(|_| from.other())?;
             writer.flush().await.map_err(|_| from.other())?;

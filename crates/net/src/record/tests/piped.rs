@@ -2,7 +2,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 
-use manyways_unit::Span;
+use manyways_unit::{Span, Time};
 use manyways_wire::archive::{Abort, Archive, Protocol, TunnelReason};
 use manyways_wire::exchange::http1;
 use tempfile::TempDir;
@@ -157,18 +157,22 @@ async fn bytes_of_other_protocols_pass_and_are_counted() {
 }
 
 #[tokio::test]
-async fn a_response_begins_when_its_record_arrived() {
-    let hour = Span::from_secs(3_600);
-    let later = Wall::start().now() + hour;
-    let arrival = Records::new(tokio::io::empty(), move || later).arrival();
-    let request = b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
-    let (_, _, archive) = pass_with(Some(arrival), request, async |client, mut server| {
-        read(&mut server, request.len()).await;
-        server.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.unwrap();
-        drop(client);
-    })
-    .await;
-    // The request was sent at the time of the clock, at most half an hour ago.
-    let think = archive.exchanges[0].think;
-    assert!(think.is_some_and(|think| think > Span::from_secs(1_800)), "{think:?}");
+async fn a_response_begins_when_its_record_arrived_and_ends_when_it_is_read() {
+    let exchange = async |arrived: Time| {
+        let arrival = Records::new(tokio::io::empty(), move || arrived).arrival();
+        let request = b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
+        let (_, _, archive) = pass_with(Some(arrival), request, async |client, mut server| {
+            read(&mut server, request.len()).await;
+            server.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.unwrap();
+            drop(client);
+        })
+        .await;
+        (archive.exchanges[0].think, archive.exchanges[0].timings.receive)
+    };
+    // The request is sent and the response read at the time of the clock, within half an hour.
+    let (now, half) = (Wall::start().now(), Some(Span::from_secs(1_800)));
+    let (think, _) = exchange(now + Span::from_secs(3_600)).await;
+    assert!(think > half, "{think:?}");
+    let (think, receive) = exchange(now - Span::from_secs(3_600)).await;
+    assert!(think < half && receive > half, "{think:?}, {receive:?}");
 }
