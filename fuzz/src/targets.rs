@@ -11,6 +11,7 @@ mod har;
 mod hosts;
 mod lab;
 mod lend;
+mod manifest;
 mod matching;
 mod middlebox;
 mod mptcp;
@@ -291,6 +292,15 @@ pub const ALL: &[Target] = &[
     },
     Target { name: "signal-lines", run: select::lines, words: select::LINE_WORDS, more_seeds: &[] },
     Target { name: "wifi-station", run: select::stations, words: &[], more_seeds: &[] },
+    Target { name: "mpd", run: manifest::mpd, words: manifest::MPD_WORDS, more_seeds: &[] },
+    Target { name: "m3u8", run: manifest::m3u8, words: manifest::PLAYLIST_WORDS, more_seeds: &[] },
+    Target { name: "sidx", run: manifest::sidx, words: manifest::INDEX_WORDS, more_seeds: &[] },
+    Target {
+        name: "manifest-rewrite",
+        run: manifest::rewrite,
+        words: manifest::MPD_WORDS,
+        more_seeds: &["corpus/mpd", "corpus/m3u8"],
+    },
     Target { name: "flow-table", run: tables::flow_table, words: tables::WORDS, more_seeds: &[] },
 ];
 
