@@ -108,6 +108,7 @@ mod existing;
 mod idle;
 mod interfaces;
 mod memory;
+mod msplayer;
 mod object;
 mod opening;
 mod pacer;

@@ -356,12 +356,13 @@ fn sizes_that_are_wrong() {
     }
 }
 
-// Slow: 72 downloads, one after the other.
+// Slow: 77 downloads, one after the other.
 #[test]
 fn every_scheduler_brings_the_right_file() {
     needs_far!();
     for options in [
         "--scheduler fixed-chunk=128KiB",
+        "--scheduler msplayer",
         "--scheduler equal-split",
         "--scheduler single",
         "--no-pipelining",

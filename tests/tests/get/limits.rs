@@ -72,7 +72,7 @@ fn an_empty_object() {
     }
 }
 
-// Slow: 60 downloads, one after the other.
+// Slow: 80 downloads, one after the other.
 #[test]
 fn objects_of_a_few_bytes() {
     needs_far!();
@@ -82,7 +82,7 @@ fn objects_of_a_few_bytes() {
     }
     let script = "for bytes in 1 2 3 100 16384; do \
                     for url in http://origin.lab https://origin.lab; do \
-                      for how in mp-h2 equal-split fixed-chunk=64KiB; do \
+                      for how in mp-h2 equal-split msplayer fixed-chunk=64KiB; do \
                         for size in '' \"--size $bytes\"; do \
                           get --scheduler $how $size -o object $url/object-$bytes && \
                           same object $FILES/root/object-$bytes && rm object || exit 1; \

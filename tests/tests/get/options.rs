@@ -64,13 +64,13 @@ fn every_scheduler_brings_the_file() {
     let testbed = Testbed::new();
     let finished = testbed.run(
         &TWO_LINKS,
-        "for how in 'mp-h2 --size 2000001' fixed-chunk fixed-chunk=128KiB equal-split single \
+        "for how in 'mp-h2 --size 2000001' fixed-chunk fixed-chunk=128KiB msplayer equal-split single \
                     'mp-h2 --no-pipelining --cut-method reset' 'mp-h2 --size 5'; do \
            get --json --scheduler $how https://origin.lab/object && whole || exit 1; rm object; \
          done",
     );
     let transfers = Transfer::all(&finished.expect_success().stdout);
-    assert_eq!(transfers.len(), 7);
+    assert_eq!(transfers.len(), 8);
     for transfer in transfers {
         assert_eq!(transfer.number("bytes"), crate::testbed::OBJECT_LENGTH);
     }

@@ -119,10 +119,12 @@ pub struct Args {
     pub http2_prior_knowledge: bool,
 
     /// How the networks share a file. mp-h2 (default): all finish together. fixed-chunk: each
-    /// fetches the next SIZE bytes (1MiB) when its previous ones are complete. equal-split: each
-    /// fetches an equal part. single: only one network is used.
-    #[arg(long, value_name = "mp-h2|fixed-chunk[=SIZE]|equal-split|single", default_value = "mp-h2",
-          hide_default_value = true, value_parser = scheduler, help_heading = SCHEDULING)]
+    /// fetches the next SIZE bytes (1MiB) when its previous ones are complete. msplayer: the same,
+    /// but SIZE follows the rate of the network. equal-split: each fetches an equal part. single:
+    /// only one network is used.
+    #[arg(long, value_name = "mp-h2|fixed-chunk[=SIZE]|msplayer|equal-split|single",
+          default_value = "mp-h2", hide_default_value = true, value_parser = scheduler,
+          help_heading = SCHEDULING)]
     pub scheduler: Scheduler,
     /// Let each network send its next request when the previous response is complete. Default: one
     /// round trip earlier, so that the network does not pause.
@@ -341,9 +343,11 @@ fn scheduler(text: &str) -> Result<Scheduler, String> {
         None => match text {
             "mp-h2" => Ok(Scheduler::MpH2),
             "fixed-chunk" => Ok(Scheduler::FixedChunk(DEFAULT_CHUNK)),
+            "msplayer" => Ok(Scheduler::MsPlayer),
             "equal-split" => Ok(Scheduler::EqualSplit),
             "single" => Ok(Scheduler::Single),
-            _ => Err("use mp-h2, fixed-chunk, fixed-chunk=SIZE, equal-split or single".to_owned()),
+            _ => Err("use mp-h2, fixed-chunk, fixed-chunk=SIZE, msplayer, equal-split or single"
+                .to_owned()),
         },
         Some(("fixed-chunk", size)) => {
             let size = human::bytes(size).map_err(|error| error.to_string())?;

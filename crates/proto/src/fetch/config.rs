@@ -24,10 +24,22 @@ pub enum Scheduler {
     MpH2,
     /// mHTTP: each path requests the next chunk of this size after the previous one.
     FixedChunk(Size),
+    /// MSPlayer (Chen, Towsley and Khalili, CoNEXT 2014) for any number of paths: chunks as with
+    /// [`Scheduler::FixedChunk`], but that of the slowest path begins with 256 KiB, and doubles or
+    /// halves when its rate rises or falls; those of the others are longer by the ratio of the
+    /// rates.
+    MsPlayer,
     /// Each path fetches an equal part.
     EqualSplit,
     /// Only one path: the first that connects.
     Single,
+}
+
+impl Scheduler {
+    /// Whether a path requests one chunk after the other, so that no request is cut.
+    pub(super) fn is_by_chunks(self) -> bool {
+        matches!(self, Self::FixedChunk(_) | Self::MsPlayer)
+    }
 }
 
 /// How a request is ended before the end of its requested range.

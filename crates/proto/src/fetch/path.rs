@@ -2,6 +2,7 @@
 
 use manyways_unit::{Span, Time};
 
+use super::msplayer::Chunks;
 use super::ping::Pinger;
 use super::request::Request;
 use super::retry::{Failures, RefusedWait, Retry, backoff};
@@ -18,6 +19,7 @@ pub(super) struct Path {
     pub(super) state: PathState,
     pub(super) metered: bool,
     pub(super) throughput: Throughput,
+    pub(super) chunks: Chunks,
     pub(super) round_trip: RoundTrip,
     /// From the latest answered request to the head of its response.
     pub(super) response_delay: Option<Span>,
@@ -126,6 +128,7 @@ impl Path {
             state: PathState::Waiting { until: now },
             metered,
             throughput: Throughput::default(),
+            chunks: Chunks::default(),
             round_trip: RoundTrip::default(),
             response_delay: None,
             first_response_at: None,

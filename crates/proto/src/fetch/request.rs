@@ -4,9 +4,7 @@ use manyways_unit::{Span, Time};
 
 use super::object::FirstRequest;
 use super::transfer::Phase;
-use super::{
-    Fetch, FetchFailure, Output, PathError, PathErrorKind, PathId, Range, RequestId, Scheduler,
-};
+use super::{Fetch, FetchFailure, Output, PathError, PathErrorKind, PathId, Range, RequestId};
 
 /// A request that has not ended.
 #[derive(Debug)]
@@ -182,8 +180,8 @@ impl Fetch {
     /// Whether a request for `requested` becomes a plain GET. The first response to a plain GET is
     /// the most informative one (length, validator, range support).
     fn uses_plain_get(&self, path: PathId, requested: Range) -> bool {
-        let by_chunks = matches!(self.config.scheduler, Scheduler::FixedChunk(_))
-            && self.first_request == FirstRequest::Scheduled;
+        let by_chunks =
+            self.config.scheduler.is_by_chunks() && self.first_request == FirstRequest::Scheduled;
         self.object.is_unknown()
             && requested.start == 0
             && !by_chunks
@@ -369,7 +367,9 @@ impl Fetch {
             object.length = Some(end);
             self.outputs.push_back(Output::LengthKnown(Some(end)));
         }
-        self.requests.remove(&id);
+        if let Some(request) = self.requests.remove(&id) {
+            self.on_chunk_complete(&request);
+        }
         self.outputs.push_back(Output::Ended { request: id });
         self.on_request_gone(now, path);
     }

@@ -123,6 +123,7 @@ impl Fetch {
         // With a limit for metered paths, the first request is bounded by the remaining limit.
         let max = match (self.config.scheduler, self.first_request) {
             (Scheduler::FixedChunk(chunk), FirstRequest::Scheduled) => chunk.as_bytes(),
+            (Scheduler::MsPlayer, FirstRequest::Scheduled) => self.next_chunk(path),
             _ => u64::MAX,
         };
         let requested = Range::new(0, self.budget(path).min(max));
@@ -167,6 +168,10 @@ impl Fetch {
         match self.config.scheduler {
             Scheduler::FixedChunk(chunk) => {
                 self.assign_chunk(now, path, goal, chunk.as_bytes().max(1).min(budget), budget);
+            }
+            Scheduler::MsPlayer => {
+                let chunk = self.next_chunk(path).min(budget);
+                self.assign_chunk(now, path, goal, chunk, budget);
             }
             Scheduler::EqualSplit => self.assign_equal_part(now, path, goal, budget),
             // With one path no other one connects, and there is nothing to take over.

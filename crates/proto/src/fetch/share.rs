@@ -220,7 +220,7 @@ impl Fetch {
                 absorb_remainder(quota, free).min(budget)
             }
             Scheduler::EqualSplit | Scheduler::Single => free.min(budget),
-            Scheduler::FixedChunk(_) => 0,
+            Scheduler::FixedChunk(_) | Scheduler::MsPlayer => 0,
         }
     }
 

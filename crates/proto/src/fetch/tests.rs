@@ -5,6 +5,7 @@ mod doubt;
 mod errors;
 mod flapping;
 mod idle_timeout;
+mod msplayer;
 mod overdue;
 mod promise;
 mod random;

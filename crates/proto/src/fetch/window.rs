@@ -5,7 +5,7 @@ use std::mem;
 
 use manyways_unit::{Rate, Size, Span, Time};
 
-use super::{CutMethod, Fetch, Output, PathId, Scheduler};
+use super::{CutMethod, Fetch, Output, PathId};
 
 /// Initial window of a stream on an unknown path: the bytes that slow start sends in the first
 /// three round trips. The window begins small because credit cannot be withdrawn.
@@ -172,7 +172,7 @@ impl Fetch {
         // A path without its interface may return, and credit cannot be withdrawn.
         let paths = self.paths.values().filter(|path| !path.state.is_dropped()).count();
         self.config.cut_method == CutMethod::Window
-            && !matches!(self.config.scheduler, Scheduler::FixedChunk(_))
+            && !self.config.scheduler.is_by_chunks()
             && (paths > 1 || self.config.stop_after.is_some() || self.config.read_ahead.is_some())
     }
 

@@ -448,6 +448,7 @@ fn scheduler() -> impl Strategy<Value = Scheduler> {
     prop_oneof![
         3 => Just(Scheduler::MpH2),
         1 => (1_000u64..60_000).prop_map(|bytes| Scheduler::FixedChunk(Size::from_bytes(bytes))),
+        1 => Just(Scheduler::MsPlayer),
         1 => Just(Scheduler::EqualSplit),
     ]
 }

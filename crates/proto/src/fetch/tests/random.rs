@@ -50,6 +50,7 @@ fn config() -> impl Strategy<Value = Config> {
     let scheduler = prop_oneof![
         4 => Just(Scheduler::MpH2),
         1 => (1_000u64..60_000).prop_map(|bytes| Scheduler::FixedChunk(Size::from_bytes(bytes))),
+        1 => Just(Scheduler::MsPlayer),
         1 => Just(Scheduler::EqualSplit),
         1 => Just(Scheduler::Single),
     ];

@@ -123,6 +123,7 @@ fn config() -> impl Strategy<Value = Config> {
     let scheduler = prop_oneof![
         5 => Just(Scheduler::MpH2),
         1 => Just(Scheduler::FixedChunk(Size::from_bytes(50_000))),
+        1 => Just(Scheduler::MsPlayer),
         1 => Just(Scheduler::EqualSplit),
         1 => Just(Scheduler::Single),
     ];
