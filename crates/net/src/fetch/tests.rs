@@ -4,6 +4,7 @@
 //! request.
 
 mod advice;
+mod excerpts;
 mod faults;
 mod files;
 mod heads;
