@@ -441,7 +441,7 @@ fn action<'t>(
             known[index].check_inverse(change).map_err(refuse)?;
         }
     }
-    let threshold = |option: &str, text: Option<&str>| {
+    let threshold = |option: &str, text: Option<&str>| -> Result<_, (String, Option<String>)> {
         let Some(text) = text else { return Ok(None) };
         let condition =
             link_text::condition(text).map_err(|error| (format!("{option}: {error}"), None))?;
