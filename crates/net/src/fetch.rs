@@ -41,6 +41,8 @@ mod discarded;
 mod event;
 mod exchange;
 mod existing_file;
+#[cfg(feature = "gateway")]
+pub mod gateway;
 mod interface_watch;
 mod journal;
 mod location;

@@ -105,6 +105,8 @@ pub struct Report {
     pub duplicate: Size,
     /// Attempts after a failure, over all paths.
     pub retries: u64,
+    /// Whether a server answered a range request with the whole object.
+    pub ignores_ranges: bool,
     /// In the order of the client's paths.
     pub paths: Vec<PathReport>,
 }

@@ -11,7 +11,7 @@ mod heads;
 mod http2;
 mod portals;
 mod retries;
-mod server;
+pub(super) mod server;
 
 use std::collections::HashMap;
 use std::future::pending;

@@ -26,7 +26,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
 use self::checkpoint::CheckpointWriter;
-#[cfg(test)]
+#[cfg(any(test, feature = "gateway"))]
 pub(super) use self::finish::hex;
 use self::report::{Timings, empty_report};
 use super::advice::Advice;

@@ -77,7 +77,7 @@ impl Excerpt {
 
 impl Fetch {
     /// Requests the range of the object instead of that of the excerpt.
-    pub(super) fn to_object(&self, output: Output) -> Output {
+    pub(super) fn for_object(&self, output: Output) -> Output {
         let Some(excerpt) = self.config.excerpt else { return output };
         match output {
             Output::Request { request, path, range, if_range } => {
@@ -94,7 +94,7 @@ impl Fetch {
 
     /// Describes the excerpt by the head of a response. `None` if the response has the whole object
     /// although a part was requested: then the path, or the fetch, has failed.
-    pub(super) fn to_excerpt(
+    pub(super) fn on_object_head(
         &mut self,
         now: manyways_unit::Time,
         id: RequestId,

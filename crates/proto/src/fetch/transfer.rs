@@ -166,7 +166,7 @@ impl Fetch {
     }
 
     fn on_any_head(&mut self, now: Time, request: RequestId, head: Head) {
-        let Some(head) = self.to_excerpt(now, request, head) else { return };
+        let Some(head) = self.on_object_head(now, request, head) else { return };
         if self.is_check(request) {
             self.on_check_head(now, request, &head);
         } else {
@@ -200,7 +200,7 @@ impl Fetch {
             // Pending actions for paths have no purpose after the end.
             self.outputs.clear();
         }
-        output.map(|output| self.to_object(output))
+        output.map(|output| self.for_object(output))
     }
 
     /// When to poll again without an input; `None` after the end.
@@ -261,6 +261,11 @@ impl Fetch {
     /// known to ignore range requests.
     pub fn is_resumable(&self) -> bool {
         self.object.is_ranged() && !self.is_doubtful()
+    }
+
+    /// Whether a server answered a range request with the whole object.
+    pub fn ignores_ranges(&self) -> bool {
+        self.ranges.is_ignored()
     }
 
     /// Counters and estimates of a path; zeros if the path never joined.
