@@ -1,9 +1,9 @@
 //! Units, seeded randomness, and the parsing and printing of values, for all crates.
 //!
 //! [`Time`], [`Span`], [`Rate`] and [`Size`] carry their unit in the type. [`human`] parses and
-//! prints them. [`toml`] reads hand-written TOML and keeps the position of every value. [`Random`]
-//! is the generator of every seeded run. The crate opens no files, reads no clock and contains
-//! nothing about links, packets or tables.
+//! prints them. [`toml`] reads hand-written TOML and keeps the position of every value. [`reference`](mod@reference)
+//! resolves relative URLs. [`Random`] is the generator of every seeded run. The crate opens no files,
+//! reads no clock and contains nothing about links, packets or tables.
 #![forbid(unsafe_code)]
 
 pub mod human;
@@ -13,6 +13,7 @@ pub mod nearest;
 mod prefix;
 pub mod quantile;
 mod random;
+pub mod reference;
 mod samples;
 mod thin_vec;
 pub mod toml;

@@ -6,7 +6,7 @@
 //! [`stream`], and [`x509`] certificates. The name of a host is a [`HostName`]; the result of
 //! reading the beginning of a stream is a [`Peek`]. An [`archive`] is a recording of HTTP traffic,
 //! which the observers of [`exchange`] make from passing bytes, and [`har`] its file format. A
-//! [`manifest`] lists the parts of a film of adaptive streaming.
+//! [`manifest`] lists the parts of a film of adaptive streaming, and [`mp4`] reads the index of its files.
 //!
 //! The crate keeps no flow table (`manyways-flows` does), sends nothing, opens no file or socket,
 //! and decrypts only packets whose keys are public (QUIC Initial packets). Input is untrusted: a
@@ -25,6 +25,7 @@ pub mod har;
 pub mod http;
 pub mod icmp;
 pub mod manifest;
+pub mod mp4;
 pub mod mptcp;
 mod name;
 mod peek;

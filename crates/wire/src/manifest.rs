@@ -1,6 +1,8 @@
 //! Manifests of adaptive streaming: MPEG-DASH (ISO/IEC 23009-1) and HLS (RFC 8216).
 //!
-//! [`rewrite()`] replaces the URLs of a manifest and leaves everything else as it is.
+//! [`rewrite()`] replaces the URLs of a manifest and leaves everything else as it is. [`Film::parse`]
+//! reads renditions and their segments; the index of a file and the playlist of a variant, which the
+//! caller fetches, are added to a [`Rendition`]. No URL is fetched here.
 //!
 //! # Why not the libraries for these formats
 //! dash-mpd fetches, decrypts and muxes; without its features it still needs two hundred crates. It
@@ -9,11 +11,18 @@
 //! this module has a reader of lines, and of quick-xml only its tokenizer, which knows no document
 //! types and so expands no entities except those of XML itself.
 
+mod film;
+mod hls;
+mod mpd;
 mod playlist;
 mod rewrite;
 mod source;
 mod xml;
 
+pub use film::{
+    Container, Film, FilmError, Listing, MAX_FILM_SEGMENTS, MAX_RENDITIONS, MAX_SEGMENTS,
+    MAX_URL_BYTES, MAX_URL_LENGTH, Rendition, Resource, Segment,
+};
 pub use rewrite::rewrite;
 pub use source::SyntaxError;
 

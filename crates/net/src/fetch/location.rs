@@ -5,6 +5,7 @@ use std::fmt::{self, Write};
 use std::net::IpAddr;
 
 use idna::AsciiDenyList;
+use manyways_unit::reference::{self, without_dot_segments};
 
 /// The URL of an object. Fragments are removed; characters that must not occur in a request line
 /// are percent-encoded, as in browsers.
@@ -92,27 +93,8 @@ impl Location {
 
     /// Resolves a `Location` header against this address (RFC 3986 §5.2).
     pub fn join(&self, reference: &str) -> Result<Self, LocationError> {
-        let reference = reference.trim_ascii();
-        let reference = reference.split('#').next().unwrap_or_default();
-        let scheme_end = reference.find([':', '/', '?']);
-        if scheme_end.is_some_and(|at| at > 0 && reference[at..].starts_with(':')) {
-            return Self::parse(reference);
-        }
-        if let Some(rest) = reference.strip_prefix("//") {
-            return Self::parse(&format!("{}://{rest}", self.origin.scheme()));
-        }
-        let path = self.target.split('?').next().unwrap_or("/");
-        let target = if reference.is_empty() {
-            self.target.clone()
-        } else if reference.starts_with('/') {
-            reference.to_owned()
-        } else if reference.starts_with('?') {
-            format!("{path}{reference}")
-        } else {
-            let folder = &path[..path.rfind('/').map_or(0, |at| at + 1)];
-            format!("{folder}{reference}")
-        };
-        Ok(Self { origin: self.origin.clone(), target: normalize_target(&target) })
+        let resolved = reference::resolve(&self.to_string(), reference);
+        Self::parse(resolved.as_deref().unwrap_or(reference))
     }
 
     pub fn origin(&self) -> &Origin {
@@ -223,24 +205,7 @@ fn normalize_target(text: &str) -> String {
         Some((path, query)) => (path, Some(query)),
         None => (text, None),
     };
-    let mut parts: Vec<&str> = Vec::new();
-    let mut segments = path.strip_prefix('/').unwrap_or(path).split('/').peekable();
-    while let Some(segment) = segments.next() {
-        let last = segments.peek().is_none();
-        match segment {
-            "." | ".." => {
-                if segment == ".." {
-                    parts.pop();
-                }
-                if last {
-                    parts.push("");
-                }
-            }
-            _ => parts.push(segment),
-        }
-    }
-    let mut target = String::from("/");
-    target.push_str(&parts.join("/"));
+    let mut target = without_dot_segments(path);
     if let Some(query) = query {
         target.push('?');
         target.push_str(query);
