@@ -41,6 +41,8 @@ mod discarded;
 mod event;
 mod exchange;
 mod existing_file;
+#[cfg(feature = "gateway")]
+pub mod gateway;
 mod interface_watch;
 mod journal;
 mod location;
@@ -58,6 +60,7 @@ mod warm;
 mod worker;
 
 use std::future::Future;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -65,7 +68,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 pub use manyways_proto::estimate::PathEstimate;
 use manyways_proto::fetch::PathId;
 pub use manyways_proto::fetch::{
-    Config, CutMethod, FetchFailure, MeteredUse, RefusedStart, Scheduler, ValidatorKind,
+    Config, CutMethod, Excerpt, FetchFailure, MeteredUse, RefusedStart, Scheduler, ValidatorKind,
     VersionProof,
 };
 use manyways_unit::{Size, Span};
@@ -73,6 +76,7 @@ use tokio::sync::mpsc;
 
 use advice::PathAdvisor;
 pub use advice::{AdviceRequest, NoAdvice};
+use dial::AddressFilter;
 pub use dial::Protocol;
 pub use digest::parse as parse_digest;
 use discarded::DiscardedBytes;
@@ -86,6 +90,7 @@ pub use path_estimates::{EstimateCache, Network, StoredEstimate};
 pub use path_selection::{NameServers, PathSelection, SelectionError, SelectionOptions};
 pub use report::{
     Cause, ClientError, Event, FetchError, PartFile, PathProgress, PathReport, Progress, Report,
+    ResponseHead,
 };
 pub use resume::{ResumeError, ResumeState};
 pub use sink::{Body, SinkError};
@@ -143,6 +148,7 @@ struct WorkerConfig {
     /// Whether all paths use the name servers of the first path.
     shares_resolver: bool,
     shared_addresses: SharedAddresses,
+    address_filter: AddressFilter,
 }
 
 /// Configuration of a [`Client`], from [`Client::builder`].
@@ -158,6 +164,7 @@ pub struct ClientBuilder {
     prior_knowledge: bool,
     path_lister: Option<PathLister>,
     path_advisor: Option<PathAdvisor>,
+    address_filter: AddressFilter,
 }
 
 /// One object and its output file.
@@ -168,7 +175,9 @@ pub struct Job {
     resume: bool,
     checksum: Checksum,
     size: Option<Size>,
+    excerpt: Option<Excerpt>,
     login: Option<Login>,
+    is_foreign: bool,
 }
 
 /// Treatment of an object's SHA-256.
@@ -265,6 +274,22 @@ impl Client {
         outcome
     }
 
+    /// Sets the estimates with which the paths begin the next transfer, by name; `None` if a path has
+    /// none.
+    pub fn set_estimates(&mut self, estimate: impl Fn(&str) -> Option<PathEstimate>) {
+        for path in &mut self.paths {
+            let estimate = estimate(&path.name);
+            if path.estimate != estimate {
+                Arc::make_mut(path).estimate = estimate;
+            }
+        }
+    }
+
+    /// Limits the bytes of metered paths from now on, over all later jobs.
+    pub fn set_metered(&mut self, allowance: MeteredUse) {
+        (self.metered, self.metered_used) = (allowance, Size::ZERO);
+    }
+
     /// Adds a path, for this transfer and later ones.
     fn add_path(&mut self, spec: PathSpec) {
         let id = PathId(self.paths.len());
@@ -299,6 +324,9 @@ impl Client {
 
     /// A configured `Authorization` header takes precedence over a login.
     fn private_headers_for(&self, job: &Job) -> Arc<HeaderMap> {
+        if job.is_foreign {
+            return Arc::default();
+        }
         let login = job.login.as_ref().and_then(Login::header);
         match login.filter(|_| !self.common_private_headers.contains_key(header::AUTHORIZATION)) {
             Some(value) => {
@@ -382,6 +410,17 @@ impl ClientBuilder {
         self
     }
 
+    /// Sets a callback that decides whether the server of an origin may be reached at an address. It
+    /// is asked for each connection with the address to which the socket will connect, after every
+    /// look-up and redirect, so no name server can circumvent it.
+    pub fn address_filter(
+        mut self,
+        permits: impl Fn(&Origin, IpAddr) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.address_filter = AddressFilter(Some(Arc::new(permits)));
+        self
+    }
+
     /// Whether HTTP/2 is used with `http://` servers without negotiation (RFC 9113 §3.3).
     pub fn http2_prior_knowledge(mut self, prior_knowledge: bool) -> Self {
         self.prior_knowledge = prior_knowledge;
@@ -417,6 +456,7 @@ impl ClientBuilder {
                 prior_knowledge: self.prior_knowledge,
                 shares_resolver: self.single_server,
                 shared_addresses: SharedAddresses::default(),
+                address_filter: self.address_filter,
             },
             verifies_servers: !matches!(self.trust, Trust::AnyCertificate),
             path_lister: self.path_lister,
@@ -447,6 +487,8 @@ impl Job {
             resume: false,
             checksum: Checksum::None,
             size: None,
+            excerpt: None,
+            is_foreign: false,
             login,
         })
     }
@@ -471,9 +513,24 @@ impl Job {
         self
     }
 
+    /// Fetches only this part of the object; [`Job::size`] is the length of the part then. Only
+    /// [`Client::stream`] uses it. A server that sends the whole object instead ends the transfer with
+    /// [`FetchFailure::RangesIgnored`] before the first byte.
+    pub fn excerpt(mut self, excerpt: Option<Excerpt>) -> Self {
+        self.excerpt = excerpt;
+        self
+    }
+
     /// Sets the login. It is sent only to the origin of the job's URL, not to redirect targets.
     pub fn login(mut self, login: Option<Login>) -> Self {
         self.login = login;
+        self
+    }
+
+    /// Whether the URL comes from a server and not from the user: the client's `Authorization`,
+    /// `Cookie` and `Proxy-Authorization` are not sent.
+    pub fn foreign(mut self, is_foreign: bool) -> Self {
+        self.is_foreign = is_foreign;
         self
     }
 

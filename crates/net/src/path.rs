@@ -20,6 +20,8 @@ use manyways_sys::interface::{self, Interface};
 #[cfg(feature = "fetch")]
 pub(crate) use answers::FirstAnswers;
 pub use answers::SharedAddresses;
+#[cfg(feature = "fetch")]
+pub(crate) use connect::connect_if;
 pub use connect::{ConnectError, connect};
 pub use happy_eyeballs::{RaceError, race};
 pub use names::{HostResolver, Lookup, LookupError, Names};

@@ -104,6 +104,7 @@ mod content_range;
 mod credit;
 mod doubt;
 mod event;
+mod excerpt;
 mod existing;
 mod idle;
 mod interfaces;
@@ -141,6 +142,7 @@ pub use config::{Config, CutMethod, MeteredUse, RefusedStart, Scheduler};
 pub use content_range::ContentRange;
 pub use doubt::Evidence;
 pub use event::{FetchFailure, Input, Note, Output, PathStats};
+pub use excerpt::Excerpt;
 pub use existing::ExistingFileState;
 pub use interfaces::{
     InterfaceWatch, ListedInterface, Listing, PathChange, WatchConfig, WatchedPath,

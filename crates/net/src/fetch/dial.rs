@@ -1,9 +1,10 @@
 //! Connections over one path, with the HTTP version that the server selects.
 
 use std::collections::HashSet;
+use std::fmt;
 use std::future::poll_fn;
 use std::io::ErrorKind;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -88,6 +89,25 @@ pub(super) struct DialParams {
     /// DNS results of all paths.
     pub(super) shared_addresses: SharedAddresses,
     pub(super) http1_origins: Http1Origins,
+    pub(super) address_filter: AddressFilter,
+}
+
+/// Which addresses may be connected to; without a callback all.
+#[derive(Clone, Default)]
+pub(super) struct AddressFilter(pub(super) Option<Arc<Permits>>);
+
+type Permits = dyn Fn(&Origin, IpAddr) -> bool + Send + Sync;
+
+impl AddressFilter {
+    fn permits(&self, origin: &Origin, address: IpAddr) -> bool {
+        self.0.as_ref().is_none_or(|permits| permits(origin, address))
+    }
+}
+
+impl fmt::Debug for AddressFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AddressFilter")
+    }
 }
 
 /// Origins whose servers have refused HTTP/2 over a path: the path uses HTTP/1.1 for them.
@@ -206,8 +226,9 @@ impl Connection {
 
 /// Connects to `origin`. The caller sets the timeout. Discarded bytes are counted as late.
 pub(super) async fn dial(means: &DialParams, origin: &Origin) -> Result<Connection, PathError> {
-    let connected =
-        path::connect(&means.path, &origin.host, origin.port, &means.shared_addresses).await;
+    let permits = |address| means.address_filter.permits(origin, address);
+    let (host, answers) = (&origin.host, &means.shared_addresses);
+    let connected = path::connect_if(&means.path, host, origin.port, answers, permits).await;
     let (stream, server) = connected.map_err(connect_fault)?;
     // Requests are small and must not be delayed. A failure costs only time.
     let _ = stream.set_nodelay(true);
@@ -250,6 +271,7 @@ fn connect_fault(error: ConnectError) -> PathError {
             (PathErrorKind::NoSuchName, false)
         }
         ConnectError::Unresolved(unresolved) => (PathErrorKind::Dns, unresolved.is_retryable()),
+        ConnectError::Forbidden { .. } => (PathErrorKind::Forbidden, false),
         ConnectError::NoAddress { .. } => (PathErrorKind::Connect, false),
         ConnectError::Tcp(_, error) if error.kind() == ErrorKind::ConnectionRefused => {
             (PathErrorKind::Refused, true)

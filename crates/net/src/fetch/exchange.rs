@@ -20,7 +20,7 @@ use super::dial::{Connection, MAX_FIELDS, MAX_HEAD, Sender};
 use super::digest;
 use super::discarded::{CancelledStreams, DiscardedBytes};
 use super::location::{Location, escape_bytes};
-use super::worker::RequestParams;
+use super::worker::{Answer, RequestParams};
 use crate::path::plain;
 
 /// Digest of the whole object, also in the response to a range request (RFC 9530 §3).
@@ -292,13 +292,15 @@ impl PendingResponse {
         }
     }
 
-    /// Returns the head, the SHA-256 of the whole object if the response has it, and the body.
-    pub(super) fn into_parts(self, ask: &RequestParams) -> (Head, Option<[u8; 32]>, Body) {
+    /// Returns the head and the body.
+    pub(super) fn into_parts(self, ask: &RequestParams) -> (Answer, Body) {
         let lines: Vec<&[u8]> =
             self.headers.get_all(REPR_DIGEST).iter().map(HeaderValue::as_bytes).collect();
         let other_host = ask.location.other_host(&ask.original).map(str::to_owned);
         let head = Head { other_host, ..head(self.status, &self.headers) };
-        (head, digest::parse(&lines.join(&b", "[..])), self.body)
+        let announced = digest::parse(&lines.join(&b", "[..]));
+        let location = Arc::clone(&ask.location);
+        (Answer { head, headers: self.headers, location, announced }, self.body)
     }
 }
 

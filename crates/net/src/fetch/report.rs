@@ -3,14 +3,16 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use http::HeaderMap;
 use manyways_proto::fetch::{
     Evidence, FetchFailure, PathError, PathErrorKind, PathId, ValidatorKind, VersionProof,
 };
 use manyways_unit::{Rate, Size, Span};
 
 use super::dial::Protocol;
-use super::location::LocationError;
+use super::location::{Location, LocationError};
 use super::sink::SinkError;
 use crate::path::TrustError;
 
@@ -22,6 +24,9 @@ pub enum Event<'a> {
     Note(&'a str),
     /// A redirect was followed to this URL.
     Redirected(&'a str),
+    /// The head of a response arrived while the object was unknown. The last one that describes it
+    /// before the first byte counts: a transfer may begin again.
+    Response(&'a ResponseHead),
     /// A path has connected to its server.
     Connected { path: &'a str, server: IpAddr, protocol: Protocol },
     /// Progress, several times per second.
@@ -30,6 +35,20 @@ pub enum Event<'a> {
     ///
     /// [`ClientBuilder::records`]: super::ClientBuilder::records
     Record(&'a manyways_record::event::Record<super::event::TransferEvent>),
+}
+
+/// The head of a response before the first byte of its object.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ResponseHead {
+    pub status: u16,
+    pub headers: HeaderMap,
+    /// The URL that answered: the last one of a chain of redirects.
+    pub location: Arc<Location>,
+    /// Length of the whole object, also if the transfer is of a part of it; `None` if the response
+    /// does not contain it.
+    pub total: Option<u64>,
+    /// Whether the response describes the object, and does not refuse it.
+    pub is_description: bool,
 }
 
 /// State of a running transfer.
@@ -86,6 +105,8 @@ pub struct Report {
     pub duplicate: Size,
     /// Attempts after a failure, over all paths.
     pub retries: u64,
+    /// Whether a server answered a range request with the whole object.
+    pub ignores_ranges: bool,
     /// In the order of the client's paths.
     pub paths: Vec<PathReport>,
 }
@@ -209,6 +230,10 @@ fn failure_text(reason: &FetchFailure, names: &[String]) -> String {
         }
         FetchFailure::InvalidResponse(words) => {
             format!("the server's response is inconsistent: {words}")
+        }
+        FetchFailure::RangesIgnored => {
+            "the server does not answer range requests, and only a part of the object is wanted"
+                .into()
         }
         FetchFailure::Changed => {
             "the object has changed on the server since its first bytes were fetched".into()

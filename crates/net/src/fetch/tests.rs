@@ -4,13 +4,14 @@
 //! request.
 
 mod advice;
+mod excerpts;
 mod faults;
 mod files;
 mod heads;
 mod http2;
 mod portals;
 mod retries;
-mod server;
+pub(super) mod server;
 
 use std::collections::HashMap;
 use std::future::pending;

@@ -26,7 +26,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
 use self::checkpoint::CheckpointWriter;
-#[cfg(test)]
+#[cfg(any(test, feature = "gateway"))]
 pub(super) use self::finish::hex;
 use self::report::{Timings, empty_report};
 use super::advice::Advice;
@@ -228,6 +228,7 @@ impl<'a> Transfer<'a> {
             metered,
             resume: saved.map(|saved| (saved.object(), saved.done)),
             length: job.size.map(Size::as_bytes).or(client.config.length),
+            excerpt: job.excerpt.filter(|_| ahead.is_some()),
             is_authenticated: job.location.origin().secure && client.verifies_servers,
             checks_file: ahead.is_none() && matches!(job.checksum, Checksum::Check(_)),
             read_ahead: ahead,

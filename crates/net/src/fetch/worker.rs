@@ -88,8 +88,7 @@ pub(super) enum WorkerEvent {
     ConnectFailed(PathError),
     /// A redirect is followed to this URL.
     Redirected(Location),
-    /// With the SHA-256 of the whole object from `Repr-Digest`.
-    Head(RequestId, Head, Option<[u8; 32]>, Peer),
+    Head(RequestId, Box<Answer>, Peer),
     Bytes(RequestId, Bytes),
     Finished(RequestId),
     Failed(RequestId, PathError),
@@ -99,6 +98,16 @@ pub(super) enum WorkerEvent {
     SmoothedRtt(Span),
     /// No RTT can be measured now.
     PingFailed,
+}
+
+/// The head of a response.
+pub(super) struct Answer {
+    pub(super) head: Head,
+    pub(super) headers: HeaderMap,
+    /// The URL that answered.
+    pub(super) location: Arc<Location>,
+    /// The SHA-256 of the whole object from `Repr-Digest`.
+    pub(super) announced: Option<[u8; 32]>,
 }
 
 /// The server of a path, and its HTTP version.
@@ -194,6 +203,7 @@ impl Worker {
             pings_disabled: Arc::default(),
             shared_addresses: spawner.shared_addresses.clone(),
             http1_origins: Http1Origins::default(),
+            address_filter: spawner.address_filter.clone(),
         };
         let worker = Self {
             id,
@@ -461,9 +471,9 @@ async fn perform(
         if redirects.is_redirected() {
             state.lock().redirects.on_redirected((*request.location).clone(), status);
         }
-        let (mut head, announced, mut body) = answer.into_parts(&request);
-        head.is_redirected = reused_target.is_some() || redirects.is_redirected();
-        reporter.send(WorkerEvent::Head(request.request, head, announced, peer)).await;
+        let (mut answer, mut body) = answer.into_parts(&request);
+        answer.head.is_redirected = reused_target.is_some() || redirects.is_redirected();
+        reporter.send(WorkerEvent::Head(request.request, Box::new(answer), peer)).await;
         while let Some(bytes) = body.next().await? {
             reporter.send(WorkerEvent::Bytes(request.request, bytes)).await;
             body.on_delivered();

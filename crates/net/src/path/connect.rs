@@ -21,6 +21,9 @@ pub enum ConnectError {
     /// The server has only addresses of families that the path does not have.
     #[error("{host} and this network have no address family in common")]
     NoAddress { host: String },
+    /// The caller permits no connection to any of the server's addresses; this is one of them.
+    #[error("{host} has the address {address}, to which connections are not permitted")]
+    Forbidden { host: String, address: IpAddr },
     /// No address accepts a connection; this is the last error.
     #[error("no connection to {0}: {error}", error = plain(.1))]
     Tcp(SocketAddr, #[source] io::Error),
@@ -42,27 +45,47 @@ pub async fn connect(
     port: u16,
     answers: &SharedAddresses,
 ) -> Result<(TcpStream, SocketAddr), ConnectError> {
+    connect_if(path, host, port, answers, |_| true).await
+}
+
+/// As [`connect`], but only to addresses that `permits` accepts, from whichever name server they come.
+///
+/// # Errors
+/// [`ConnectError`] contains the cause.
+pub async fn connect_if(
+    path: &PathSpec,
+    host: &str,
+    port: u16,
+    answers: &SharedAddresses,
+    permits: impl Fn(IpAddr) -> bool,
+) -> Result<(TcpStream, SocketAddr), ConnectError> {
     if !path.has_carrier() {
         return Err(ConnectError::LinkDown);
     }
     let config = Config::default();
     let literal: Option<IpAddr> = host.parse().ok();
     let select = |addresses: &[IpAddr]| -> Vec<SocketAddr> {
-        let selected = config.select(addresses, |address| path.has_family(address));
+        let usable = |address| path.has_family(address) && permits(address);
+        let selected = config.select(addresses, usable);
         selected.into_iter().map(|address| SocketAddr::new(address, port)).collect()
     };
     let own = async {
-        let servers = match literal {
-            Some(address) => select(&[address]),
+        let found = match literal {
+            Some(address) => vec![address],
             None => {
                 let own = path.resolver.lookup(host).await?;
                 answers.insert(host, &own);
-                select(&own)
+                own
             }
         };
-        match servers.is_empty() {
-            true => Err(ConnectError::NoAddress { host: host.to_owned() }),
-            false => Ok(servers),
+        let servers = select(&found);
+        let forbidden = found.into_iter().find(|address| !permits(*address));
+        match (servers.is_empty(), forbidden) {
+            (true, Some(address)) => {
+                Err(ConnectError::Forbidden { host: host.to_owned(), address })
+            }
+            (true, None) => Err(ConnectError::NoAddress { host: host.to_owned() }),
+            (false, _) => Ok(servers),
         }
     };
     let other = async {

@@ -2,7 +2,7 @@
 
 use manyways_unit::{Size, Span};
 
-use super::{Object, Ranges};
+use super::{Excerpt, Object, Ranges};
 
 /// Permitted use of metered paths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,6 +74,10 @@ pub struct Config {
     /// has another length is dropped if that of another path has this one. Otherwise the length of
     /// the server takes precedence.
     pub length: Option<u64>,
+    /// The part to fetch as if it were the whole object: all offsets and lengths of the fetch are
+    /// those of this part, [`Config::length`] included. Only [`Output::Request`](super::Output) and
+    /// [`Input::Head`](super::Input) have those of the object. `None` for the whole object.
+    pub excerpt: Option<Excerpt>,
     /// Bytes from the start of the object after which the fetch is done, although the whole object
     /// is requested: for measurements of overshoot.
     pub stop_after: Option<u64>,
@@ -130,6 +134,7 @@ impl Default for Config {
             pipelining: true,
             cut_method: CutMethod::Window,
             length: None,
+            excerpt: None,
             stop_after: None,
             read_ahead: None,
             metered: MeteredUse::Unlimited,

@@ -260,6 +260,8 @@ pub enum FetchFailure {
     RetryTooLate { status: u16, wait: Span, total: Span },
     /// The first response contradicts itself; the text names the contradiction.
     InvalidResponse(String),
+    /// The server sends the whole object instead of [`Config::excerpt`](super::Config::excerpt).
+    RangesIgnored,
     /// The object differs from the one whose bytes are already written.
     Changed,
     /// The responses of these paths cannot be of the same object, and nothing shows which one is.

@@ -14,6 +14,8 @@ pub enum PathErrorKind {
     Connect,
     /// The server refused the connection.
     Refused,
+    /// The caller permits no connection to the server's addresses.
+    Forbidden,
     /// The TLS handshake failed.
     Tls,
     /// The server does not speak TLS.

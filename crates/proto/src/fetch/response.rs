@@ -100,7 +100,7 @@ pub struct Head {
 
 impl Head {
     /// Length of the whole object; `None` if the head does not contain it.
-    pub(super) fn total_length(&self) -> Option<u64> {
+    pub fn total_length(&self) -> Option<u64> {
         if self.is_whole() { self.length } else { self.content_range.flatten()?.length }
     }
 

@@ -3,6 +3,7 @@
 mod credit;
 mod doubt;
 mod errors;
+mod excerpts;
 mod flapping;
 mod idle_timeout;
 mod msplayer;

@@ -12,7 +12,7 @@ use super::request::Request;
 use super::retry::RefusedWait;
 use super::verify::Verification;
 use super::{
-    Config, FetchFailure, Input, Object, Output, PathId, PathStats, Range, Ranges, RequestId,
+    Config, FetchFailure, Head, Input, Object, Output, PathId, PathStats, Range, Ranges, RequestId,
     WholeOnly,
 };
 
@@ -150,9 +150,7 @@ impl Fetch {
                     path.on_ping_failed();
                 }
             }
-            Input::Head { request, head } if self.is_check(request) => {
-                self.on_check_head(now, request, &head);
-            }
+            Input::Head { request, head } => self.on_any_head(now, request, head),
             Input::Finished { request } if self.is_check(request) => {
                 self.outputs.push_back(Output::Ended { request });
                 self.on_check_end(request);
@@ -160,11 +158,19 @@ impl Fetch {
             Input::Failed { request, .. } if self.is_check(request) => self.on_check_end(request),
             // The byte of a check is of no use.
             Input::Bytes { request, .. } if self.is_check(request) => {}
-            Input::Head { request, head } => self.on_head(now, request, &head),
             Input::Bytes { request, length } => self.on_bytes(now, request, length),
             Input::Consumed { end: upto } => self.on_consumed(now, upto),
             Input::Finished { request } => self.on_finished(now, request),
             Input::Failed { request, error: fault } => self.on_request_failed(now, request, fault),
+        }
+    }
+
+    fn on_any_head(&mut self, now: Time, request: RequestId, head: Head) {
+        let Some(head) = self.on_object_head(now, request, head) else { return };
+        if self.is_check(request) {
+            self.on_check_head(now, request, &head);
+        } else {
+            self.on_head(now, request, &head);
         }
     }
 
@@ -194,7 +200,7 @@ impl Fetch {
             // Pending actions for paths have no purpose after the end.
             self.outputs.clear();
         }
-        output
+        output.map(|output| self.for_object(output))
     }
 
     /// When to poll again without an input; `None` after the end.
@@ -255,6 +261,11 @@ impl Fetch {
     /// known to ignore range requests.
     pub fn is_resumable(&self) -> bool {
         self.object.is_ranged() && !self.is_doubtful()
+    }
+
+    /// Whether a server answered a range request with the whole object.
+    pub fn ignores_ranges(&self) -> bool {
+        self.ranges.is_ignored()
     }
 
     /// Counters and estimates of a path; zeros if the path never joined.

@@ -39,6 +39,21 @@ impl Body {
         }
     }
 
+    /// A body without bytes.
+    #[cfg(feature = "gateway")]
+    pub(in crate::fetch) fn closed() -> Self {
+        Self { pieces: mpsc::channel(1).1, remainder: Bytes::new() }
+    }
+
+    /// As [`Body::next`], for a task that polls.
+    #[cfg(feature = "gateway")]
+    pub(in crate::fetch) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        match self.remainder.is_empty() {
+            true => self.pieces.poll_recv(context),
+            false => Poll::Ready(Some(std::mem::take(&mut self.remainder))),
+        }
+    }
+
     /// As [`Body::next`], but blocks the thread.
     ///
     /// # Panics

@@ -7,9 +7,9 @@ use super::Transfer;
 use crate::fetch::dial::Protocol;
 use crate::fetch::event::{PingMethod, RequestOutcome};
 use crate::fetch::location::Location;
-use crate::fetch::report::Event;
+use crate::fetch::report::{Event, ResponseHead};
 use crate::fetch::sink::Sink;
-use crate::fetch::worker::{Command, Message, Peer, WorkerEvent};
+use crate::fetch::worker::{Answer, Command, Message, Peer, WorkerEvent};
 
 impl Transfer<'_> {
     pub(super) fn on_message(&mut self, Message { path, event: what }: Message, sink: &mut Sink) {
@@ -37,15 +37,22 @@ impl Transfer<'_> {
                 return;
             }
             WorkerEvent::PingFailed => Input::PingFailed { path },
-            WorkerEvent::Head(request, head, announced, peer) => {
+            WorkerEvent::Head(request, answer, peer) => {
                 self.on_peer(path, peer);
+                let Answer { head, headers, location, announced } = *answer;
                 self.log.journal.on_response(now, request, head.status);
                 if head.length == Some(0) {
                     self.timings.on_first_byte(now);
                 }
                 self.report_discarded();
                 let was_known = self.core.object().is_some();
+                let (status, total) = (head.status, head.total_length());
                 self.core.handle(now, Input::Head { request, head });
+                if !was_known {
+                    let is_description = self.core.object().is_some();
+                    let head = ResponseHead { status, headers, location, total, is_description };
+                    (self.log.on_event)(Event::Response(&head));
+                }
                 self.on_announced_digest(request, announced, was_known, sink);
                 return;
             }
@@ -83,7 +90,9 @@ impl Transfer<'_> {
         was_known: bool,
         sink: &mut Sink,
     ) {
-        if !self.core.is_under_way(request) || self.core.object().is_none() {
+        // The digest is that of the whole object.
+        let is_part = self.job.excerpt.is_some();
+        if is_part || !self.core.is_under_way(request) || self.core.object().is_none() {
             return;
         }
         self.announced_digest = self.announced_digest.filter(|_| was_known).or(announced);

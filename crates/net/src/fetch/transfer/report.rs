@@ -124,6 +124,7 @@ impl Transfer<'_> {
             metered: self.core.metered_bytes(),
             duplicate: Size::from_bytes(duplicate),
             retries: self.core.retries(),
+            ignores_ranges: self.core.ignores_ranges(),
             paths,
             ..empty_report(self.client, self.job)
         }
@@ -147,6 +148,7 @@ pub(super) fn empty_report(client: &Client, job: &Job) -> Report {
         metered: Size::ZERO,
         duplicate: Size::ZERO,
         retries: 0,
+        ignores_ranges: false,
         paths: paths.collect(),
     }
 }

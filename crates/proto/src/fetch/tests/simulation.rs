@@ -292,10 +292,13 @@ pub struct Simulation {
     /// Bytes that arrived for a cancelled request.
     late: u64,
     pub restarts: usize,
+    /// Offset of the excerpt that is fetched.
+    offset: u64,
 }
 
 impl Simulation {
     pub fn new(config: Config, server: Server, links: &[Link]) -> Self {
+        let offset = config.excerpt.map_or(0, |excerpt| excerpt.start);
         let mut fetch = Fetch::new(config);
         for (id, link) in links.iter().enumerate() {
             let (path, metered) = (PathId(id), link.metered);
@@ -332,6 +335,7 @@ impl Simulation {
             history: Vec::new(),
             late: 0,
             restarts: 0,
+            offset,
         }
     }
 
@@ -731,6 +735,7 @@ impl Simulation {
             Output::ForgetRedirect { path } => self.forgotten.push(path),
             Output::Write { offset: at, skip, length, .. } => {
                 let (version, piece) = self.piece.expect("a write without a piece");
+                let at = at + self.offset;
                 assert_eq!(piece.start + skip, at);
                 assert!(at + length <= piece.end);
                 let part = &mut self.file[at as usize..(at + length) as usize];
@@ -754,6 +759,14 @@ impl Simulation {
         let version = self.servers[0].version;
         let wrong = || self.file.iter().position(|byte| *byte != version);
         assert!(self.is_all_of(version), "the first wrong or missing byte is {:?}", wrong());
+    }
+
+    /// Checks that these bytes, and no others, exist and equal the server's.
+    pub fn check_part(&self, part: Range) {
+        for (version, at) in self.file.iter().zip(0..) {
+            let is_in = part.start <= at && at < part.end;
+            assert_eq!(*version, if is_in { self.servers[0].version } else { MISSING }, "{at}");
+        }
     }
 
     /// Discards all messages in flight.

@@ -1,0 +1,280 @@
+//! The clients of a gateway, and the memory that they share: each client has its own connections and
+//! runs one transfer at a time.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use manyways_proto::estimate::PathEstimate;
+use manyways_proto::fetch::{MeteredUse, Scheduler};
+use manyways_unit::{Rate, Size};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout_at};
+
+use super::super::Client;
+use super::super::location::Origin;
+use super::super::path_estimates::MIN_BYTES;
+use super::super::report::{ClientError, PathReport, Report};
+use super::Learn;
+
+/// Transfers at a time; later requests wait.
+pub const MAX_TRANSFERS: usize = 6;
+/// Longest time that a request waits for its turn.
+pub const MAX_QUEUE_TIME: Duration = Duration::from_secs(30);
+/// Longest wait for a client whose last bytes are delivered, instead of one without connections.
+const MAX_WAIT_FOR_WARM: Duration = Duration::from_millis(500);
+/// A path that received less shows no rate.
+const MIN_MEASURED: Size = Size::from_bytes(50_000);
+
+/// Creates a client.
+pub(super) type MakeClient = dyn Fn() -> Result<Client, ClientError> + Send + Sync;
+
+/// The clients of a gateway.
+pub(super) struct Pool {
+    make: Box<MakeClient>,
+    learn: Learn,
+    scheduler: Scheduler,
+    permits: Arc<Semaphore>,
+    state: Mutex<State>,
+    /// A client was returned.
+    returned: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    idle: Vec<(Client, Origin)>,
+    /// The transfers under way, and whether the player has the last byte.
+    running: HashMap<u64, (Origin, bool)>,
+    started: u64,
+    estimates: HashMap<String, PathEstimate>,
+    ledger: Ledger,
+}
+
+/// A client for one transfer.
+pub(super) struct PooledClient {
+    pub(super) client: Client,
+    /// Identifies the transfer.
+    pub(super) id: u64,
+    grant: MeteredUse,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// The limit for the metered paths of all clients together.
+struct Ledger {
+    left: MeteredUse,
+}
+
+impl Default for Ledger {
+    fn default() -> Self {
+        Self { left: MeteredUse::Unlimited }
+    }
+}
+
+impl Ledger {
+    /// The limit of a transfer: half of the rest, so that transfers beside it can use some too.
+    fn grant(&mut self) -> MeteredUse {
+        let MeteredUse::Limit(left) = &mut self.left else { return self.left };
+        let granted = Size::from_bytes(left.as_bytes().div_ceil(2));
+        *left = left.saturating_sub(granted);
+        MeteredUse::Limit(granted)
+    }
+
+    /// Returns what a transfer did not use.
+    fn settle(&mut self, grant: MeteredUse, used: Size) {
+        if let (MeteredUse::Limit(left), MeteredUse::Limit(granted)) = (&mut self.left, grant) {
+            *left += granted.saturating_sub(used);
+        }
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Pool")
+    }
+}
+
+impl Pool {
+    /// Creates the first client, which shows whether clients can be created, and has the estimates of
+    /// earlier runs.
+    pub(super) fn new(
+        make: Box<MakeClient>,
+        learn: Learn,
+        metered: MeteredUse,
+        typed: &Origin,
+    ) -> Result<Self, ClientError> {
+        let first = make()?;
+        let known = first.paths.iter();
+        let estimates = known.filter_map(|path| Some((path.name.clone(), path.estimate?)));
+        let scheduler = first.config.scheduler;
+        let state = State {
+            estimates: estimates.collect(),
+            idle: vec![(first, typed.clone())],
+            ledger: Ledger { left: metered },
+            ..State::default()
+        };
+        let permits = Arc::new(Semaphore::new(MAX_TRANSFERS));
+        Ok(Self {
+            make,
+            learn,
+            scheduler,
+            permits,
+            state: Mutex::new(state),
+            returned: Notify::new(),
+        })
+    }
+
+    /// Returns a client when there is one, the one whose connections lead to the origin if possible;
+    /// `None` if the wait is too long, or no client can be created. If the origin ignores ranges, the
+    /// client uses one path: a second one would only find that out again.
+    pub(super) async fn take(&self, origin: &Origin, ignores_ranges: bool) -> Option<PooledClient> {
+        let now = Instant::now();
+        let permit = timeout_at(now + MAX_QUEUE_TIME, Arc::clone(&self.permits).acquire_owned());
+        let permit = permit.await.ok()?.ok()?;
+        let mut client = loop {
+            let returned = self.returned.notified();
+            {
+                let mut state = self.state();
+                let warm = state.idle.iter().rposition(|(_, last)| last == origin);
+                if let Some(warm) = warm {
+                    break state.idle.swap_remove(warm).0;
+                }
+                if !state.running.values().any(|(to, is_ending)| *is_ending && to == origin) {
+                    if let Some((idle, _)) = state.idle.pop() {
+                        break idle;
+                    }
+                    drop(state);
+                    break self.make_client()?;
+                }
+            }
+            if timeout_at(now + MAX_WAIT_FOR_WARM, returned).await.is_err() {
+                let idle = self.state().idle.pop();
+                match idle {
+                    Some((idle, _)) => break idle,
+                    None => break self.make_client()?,
+                }
+            }
+        };
+        let mut state = self.state();
+        let grant = state.ledger.grant();
+        client.config.scheduler = if ignores_ranges { Scheduler::Single } else { self.scheduler };
+        client.set_metered(grant);
+        client.set_estimates(|path| match self.learn {
+            Learn::All => state.estimates.get(path).copied(),
+            Learn::None | Learn::Size => None,
+        });
+        state.started += 1;
+        let id = state.started;
+        state.running.insert(id, (origin.clone(), false));
+        drop(state);
+        Some(PooledClient { client, id, grant, _permit: permit })
+    }
+
+    fn make_client(&self) -> Option<Client> {
+        (self.make)().inspect_err(|error| tracing::warn!("no further client: {error}")).ok()
+    }
+
+    /// The player has the last byte of a transfer.
+    pub(super) fn on_ending(&self, id: u64) {
+        if let Some((_, is_ending)) = self.state().running.get_mut(&id) {
+            *is_ending = true;
+        }
+    }
+
+    /// Takes a client back after its transfer. `rates` are the latest estimated rates of its paths.
+    pub(super) fn give_back(
+        &self,
+        pooled: PooledClient,
+        origin: &Origin,
+        report: &Report,
+        rates: &[(String, Rate)],
+    ) {
+        let mut state = self.state();
+        for path in &report.paths {
+            let rate = rates.iter().find(|(name, _)| *name == path.name).map(|(_, rate)| *rate);
+            let previous = state.estimates.get(&path.name).copied();
+            if let Some(estimate) = next_estimate(previous, path, rate) {
+                state.estimates.insert(path.name.clone(), estimate);
+            }
+        }
+        state.ledger.settle(pooled.grant, report.metered);
+        state.running.remove(&pooled.id);
+        state.idle.push((pooled.client, origin.clone()));
+        drop(state);
+        self.returned.notify_waiters();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The estimate with which a path begins its next transfer. Short transfers show less than the
+/// estimates of `get` need, but here the next transfer follows within seconds.
+fn next_estimate(
+    previous: Option<PathEstimate>,
+    path: &PathReport,
+    rate: Option<Rate>,
+) -> Option<PathEstimate> {
+    let rtt = path.rtt.or(previous.map(|previous| previous.rtt))?;
+    let rate = rate.filter(|_| path.bytes >= MIN_MEASURED);
+    // The average includes the start, and the estimate falls while a network is silent.
+    let average = (path.bytes >= MIN_BYTES).then_some(path.rate);
+    let measured = rate.max(average).filter(|rate| !rate.is_zero());
+    let rate = measured.or(previous.map(|previous| previous.rate))?;
+    Some(PathEstimate { rate, rtt })
+}
+
+#[cfg(test)]
+mod tests {
+    use manyways_unit::Span;
+
+    use super::*;
+
+    #[test]
+    fn transfers_beside_each_other_share_the_limit_and_return_the_rest() {
+        let limit = |bytes| MeteredUse::Limit(Size::from_bytes(bytes));
+        let mut ledger = Ledger { left: limit(1000) };
+        let (first, second) = (ledger.grant(), ledger.grant());
+        assert_eq!((first, second, ledger.left), (limit(500), limit(250), limit(250)));
+        ledger.settle(first, Size::from_bytes(100));
+        ledger.settle(second, Size::from_bytes(400));
+        assert_eq!(ledger.left, limit(650));
+        let mut last = Ledger { left: limit(1) };
+        assert_eq!((last.grant(), last.grant()), (limit(1), limit(0)));
+        for whole in [MeteredUse::Unlimited, MeteredUse::Forbidden] {
+            assert_eq!(Ledger { left: whole }.grant(), whole);
+        }
+    }
+
+    #[test]
+    fn a_path_without_new_bytes_keeps_its_estimate() {
+        let path = |bytes, rtt| PathReport {
+            name: "wifi".into(),
+            metered: false,
+            limit_reached: false,
+            server: None,
+            protocol: None,
+            bytes: Size::from_bytes(bytes),
+            requests: 1,
+            rate: Rate::from_mbps(4),
+            rtt,
+            overshoot: Size::ZERO,
+            duplicate: Size::ZERO,
+        };
+        let (old, rtt) = (Span::from_millis(50), Span::from_millis(30));
+        let previous = PathEstimate { rate: Rate::from_mbps(9), rtt: old };
+        let next = |bytes, rtt, rate| {
+            let next = next_estimate(Some(previous), &path(bytes, rtt), rate).unwrap();
+            (next.rate, next.rtt)
+        };
+        let [four, six, nine] = [4, 6, 9].map(Rate::from_mbps);
+        assert_eq!(next(0, None, None), (nine, old));
+        assert_eq!(next(0, Some(rtt), Some(six)), (nine, rtt));
+        assert_eq!(next(100_000, Some(rtt), Some(six)), (six, rtt));
+        assert_eq!(next(100_000, Some(rtt), None), (nine, rtt));
+        assert_eq!(next(300_000, Some(rtt), None), (four, rtt));
+        assert_eq!(next_estimate(None, &path(0, Some(rtt)), None), None);
+        assert_eq!(next_estimate(None, &path(300_000, None), Some(six)), None);
+    }
+}
