@@ -15,6 +15,7 @@ mod server_args;
 mod tcp;
 mod trace;
 mod udp;
+pub mod video;
 
 use std::process::ExitCode;
 
@@ -51,6 +52,7 @@ enum Command {
     Portal(portal::Args),
     Tcp(tcp::Args),
     Udp(udp::Args),
+    Video(video::Args),
     Load(load::Args),
     Compare(compare::Args),
     Report(report::Args),
@@ -68,6 +70,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         Command::Portal(args) => portal::run(&args),
         Command::Tcp(args) => tcp::run(&args),
         Command::Udp(args) => udp::run(&args),
+        Command::Video(args) => video::run(&args),
         Command::Load(args) => load::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Report(args) => report::run(&args),

@@ -26,6 +26,7 @@ pub mod server;
 mod tcp;
 mod trace;
 mod udp;
+mod video;
 
 pub use compare::{Compare, CompareReport, ComparedNetwork, PURPOSES};
 pub use contract::{InvalidParameter, Options, Probe, ProbeError, Progress, Run, Running, measure};
@@ -47,3 +48,4 @@ pub use series::{Series, SeriesRow};
 pub use tcp::{Tcp, TcpReport, TcpSample};
 pub use trace::{Trace, TraceMethod, TraceReport};
 pub use udp::{Udp, UdpReport};
+pub use video::{Carriage, Carried, FilmFacts, RungFacts, SessionDocument, Video, VideoReport};

@@ -138,7 +138,7 @@ pub use crate::ranges::{Range, Ranges};
 pub use advice::{AdviceConfig, AdvisedPaths, PathUse};
 pub use checkpoint::{CheckpointConfig, CheckpointOutcome, Checkpoints};
 pub use coalesce::{Coalescer, Piece};
-pub use config::{Config, CutMethod, MeteredUse, RefusedStart, Scheduler};
+pub use config::{Config, CutMethod, MeteredUse, RefusedStart, Scheduler, UnknownScheduler};
 pub use content_range::ContentRange;
 pub use doubt::Evidence;
 pub use event::{FetchFailure, Input, Note, Output, PathStats};

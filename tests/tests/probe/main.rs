@@ -3,6 +3,7 @@
 mod networks;
 mod routes;
 mod server;
+mod video;
 
 use manyways_tests::Finished;
 use serde_json::Value;

@@ -11,11 +11,6 @@ use manyways_net::fetch::{
 use manyways_unit::human::InvalidValue;
 use manyways_unit::{Size, Span, human};
 
-/// Minimum size of a chunk, which bounds the number of requests.
-const MIN_CHUNK: Size = Size::from_kib(16);
-/// Default size of a chunk.
-const DEFAULT_CHUNK: Size = Size::from_mib(1);
-
 /// Fetch files over every network of this host at once.
 ///
 /// Each network (Wi-Fi, cellular, cable) gets one connection to the server, and they share the
@@ -123,7 +118,7 @@ pub struct Args {
     /// but SIZE follows the rate of the network. equal-split: each fetches an equal part. single:
     /// only one network is used.
     #[arg(long, value_name = "mp-h2|fixed-chunk[=SIZE]|msplayer|equal-split|single",
-          default_value = "mp-h2", hide_default_value = true, value_parser = scheduler,
+          default_value = "mp-h2", hide_default_value = true,
           help_heading = SCHEDULING)]
     pub scheduler: Scheduler,
     /// Let each network send its next request when the previous response is complete. Default: one
@@ -335,28 +330,6 @@ fn cache(text: &str) -> Result<Cache, String> {
         "" => Err("write off, or name a folder".to_owned()),
         "off" => Ok(Cache::Off),
         folder => Ok(Cache::Folder(folder.into())),
-    }
-}
-
-fn scheduler(text: &str) -> Result<Scheduler, String> {
-    match text.split_once('=') {
-        None => match text {
-            "mp-h2" => Ok(Scheduler::MpH2),
-            "fixed-chunk" => Ok(Scheduler::FixedChunk(DEFAULT_CHUNK)),
-            "msplayer" => Ok(Scheduler::MsPlayer),
-            "equal-split" => Ok(Scheduler::EqualSplit),
-            "single" => Ok(Scheduler::Single),
-            _ => Err("use mp-h2, fixed-chunk, fixed-chunk=SIZE, msplayer, equal-split or single"
-                .to_owned()),
-        },
-        Some(("fixed-chunk", size)) => {
-            let size = human::bytes(size).map_err(|error| error.to_string())?;
-            if size < MIN_CHUNK {
-                return Err("a chunk is at least 16KiB".to_owned());
-            }
-            Ok(Scheduler::FixedChunk(size))
-        }
-        Some((name, _)) => Err(format!("{name} takes no size; only fixed-chunk does")),
     }
 }
 

@@ -78,6 +78,19 @@ pub fn measure(
     name_servers: &[IpAddr],
     text: impl FnOnce(&[Report]) -> String,
 ) -> Result<ExitCode> {
+    let networks = || options.networks(name_servers);
+    measure_on(probe, options, networks, |_| Ok(()), text)
+}
+
+/// As [`measure`], on the networks that `networks` returns. `save` gets the results before they are
+/// printed.
+pub fn measure_on(
+    probe: &dyn Probe,
+    options: &Options,
+    networks: impl FnOnce() -> Result<Vec<Network>>,
+    save: impl FnOnce(&[Report]) -> Result<()>,
+    text: impl FnOnce(&[Report]) -> String,
+) -> Result<ExitCode> {
     let plan = probe.plan().map_err(|error| Failure::usage(error.to_string()))?;
     let settings = options.settings()?;
     if options.cost {
@@ -85,8 +98,8 @@ pub fn measure(
         return Ok(ExitCode::SUCCESS);
     }
     options.parquet.as_deref().map(check_folder).transpose()?;
-    let networks = options.networks(name_servers)?;
-    let (reports, is_stopped) = block_on(run_all(probe, &networks, &settings))??;
+    let (reports, is_stopped) = block_on(run_all(probe, &networks()?, &settings))??;
+    save(&reports)?;
     if let Some(file) = &options.parquet {
         probe::write_table(file, &reports)
             .with_context(|| format!("cannot write {}", file.display()))?;
@@ -164,7 +177,12 @@ async fn run_all(
                 None => end.recv().await,
             }
         };
-        let progress: Arc<dyn Fn(&Measurement) + Send + Sync> = Arc::new(|_| {});
+        let (shown, name) = (bar.clone(), network.interface().name.clone());
+        let progress: Arc<dyn Fn(&Measurement) + Send + Sync> = Arc::new(move |measurement| {
+            if let Some(text) = progress_text(measurement) {
+                shown.set_message(format!("{name}: {text}"));
+            }
+        });
         let report = probe::measure(probe, network, &settings, stop, progress).await;
         bar.finish_and_clear();
         let report = report.map_err(|error| Failure::usage(error.to_string()))?;
@@ -202,6 +220,14 @@ impl Pauses {
             }
             self.control.resume();
         }
+    }
+}
+
+/// The state of a long probe, for terminals.
+fn progress_text(measurement: &Measurement) -> Option<String> {
+    match measurement {
+        Measurement::Video(video) => super::video::progress(video),
+        _ => None,
     }
 }
 

@@ -108,7 +108,7 @@ pub enum Ending {
     Failed { segment: usize },
 }
 
-/// Plays a film.
+/// Plays a film. A time before one of an earlier call counts as that one.
 #[derive(Debug)]
 pub struct Player {
     film: Film,
@@ -197,7 +197,7 @@ impl Player {
 
     /// The session up to `now`.
     pub fn session(&mut self, now: Time) -> Session {
-        self.buffer.advance(now);
+        let now = self.buffer.advance(now);
         let mut session = self.session.clone();
         self.buffer.complete(now, &mut session);
         session
@@ -205,7 +205,7 @@ impl Player {
 
     /// Handles an event of the download that runs.
     pub fn handle(&mut self, now: Time, input: Input) {
-        self.buffer.advance(now);
+        let now = self.buffer.advance(now);
         let Loading::Fetching(mut download) = self.loading else { return };
         match input {
             Input::FirstByte { size } => {
@@ -230,7 +230,7 @@ impl Player {
 
     /// Returns the next action.
     pub fn poll(&mut self, now: Time) -> Option<Output> {
-        self.buffer.advance(now);
+        let now = self.buffer.advance(now);
         self.load(now);
         if self.outputs.is_empty() && !self.is_over && self.buffer.playback() == Playback::Over {
             self.is_over = true;

@@ -98,6 +98,9 @@ pub enum ProbeError {
     /// The timers of the radio could not be probed.
     #[error("{0}")]
     Radio(String),
+    /// A film that cannot be played, or no longer.
+    #[error("{0}")]
+    Video(String),
     /// Any other error of the system, with the action that failed.
     #[error("cannot {action}: {error}", error = plain(.error))]
     Io { action: &'static str, error: Arc<io::Error> },

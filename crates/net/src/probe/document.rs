@@ -25,6 +25,7 @@ use super::rrc::RrcReport;
 use super::tcp::{TcpReport, TcpSample};
 use super::trace::TraceReport;
 use super::udp::UdpReport;
+use super::video::VideoDocument;
 use crate::radio::infer::{TimerDocument, timer_documents};
 
 /// The output of `probe --json`: one result for each network. Times are in seconds, sizes in bytes.
@@ -171,6 +172,7 @@ enum MeasurementDocument {
     Udp(UdpDocument),
     Exec(ExecDocument),
     Rrc(RrcDocument),
+    Video(VideoDocument),
 }
 
 impl ResultDocument {
@@ -187,6 +189,7 @@ impl ResultDocument {
             Measurement::Udp(udp) => MeasurementDocument::Udp(UdpDocument::of(udp)),
             Measurement::Exec(exec) => MeasurementDocument::Exec(ExecDocument::of(exec)),
             Measurement::Rrc(rrc) => MeasurementDocument::Rrc(RrcDocument::of(rrc)),
+            Measurement::Video(video) => MeasurementDocument::Video(VideoDocument::of(video)),
         });
         Self {
             interface: context.interface.clone(),

@@ -17,6 +17,7 @@ use super::rrc::RrcReport;
 use super::tcp::TcpReport;
 use super::trace::TraceReport;
 use super::udp::UdpReport;
+use super::video::VideoReport;
 
 /// The result of a probe on a network, also of one that ended early.
 #[derive(Clone, Debug)]
@@ -83,6 +84,7 @@ pub enum Measurement {
     Udp(UdpReport),
     Exec(ExecReport),
     Rrc(RrcReport),
+    Video(VideoReport),
 }
 
 /// Result of a ping.

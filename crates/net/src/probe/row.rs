@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 
+use manyways_model::qoe::player::Session;
 use manyways_record::columns;
 use manyways_record::table::{Batch, Column, Row, Schema};
 use manyways_unit::{Rate, Span, Time};
@@ -16,6 +17,7 @@ use super::report::{Measurement, PingReport, Report};
 use super::tcp::TcpReport;
 use super::trace::TraceReport;
 use super::udp::UdpReport;
+use super::video::VideoReport;
 
 /// Defines a method for each kind of measurement.
 macro_rules! of_kind {
@@ -39,6 +41,7 @@ of_kind! {
     tcp Tcp TcpReport;
     udp Udp UdpReport;
     load Load LoadReport;
+    video Video VideoReport;
 }
 
 impl Report {
@@ -87,6 +90,10 @@ impl Report {
 
     fn rate_loaded(&self, direction: Direction) -> Option<u64> {
         self.loaded(direction)?.rate.map(Rate::as_bps)
+    }
+
+    fn session(&self) -> Option<&Session> {
+        self.video()?.session.as_ref()
     }
 
     fn queueing(&self, direction: Direction) -> Option<Span> {
@@ -180,6 +187,18 @@ impl Row for Report {
             |report| report.http().and_then(|http| http.phases.total);
         "verdict" Text "`validated`, `captive`, `dns-lies` or `no-internet`."
             |report| report.portal().and_then(|portal| portal.verdict.as_ref()).map(|one| one.name());
+        "startup" Span "Time until the first picture of `video`."
+            |report| report.session().and_then(|session| session.startup);
+        "played" Span "Duration of the film that `video` played."
+            |report| report.session().map(|session| session.played);
+        "bitrate" Count "Mean bitrate of `video` in bits a second."
+            |report| report.video().and_then(VideoReport::bitrate).map(|rate| rate.as_bps());
+        "stalls" Count "Stalls of `video`."
+            |report| report.session().map(|session| session.stalls.len() as u64);
+        "stalled" Span "Duration of all stalls of `video`."
+            |report| report.session().map(|session| session.stalled());
+        "switches" Count "Changes of the bitrate of `video`."
+            |report| report.session().map(|session| session.switches() as u64);
     };
 }
 

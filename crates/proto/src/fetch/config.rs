@@ -1,8 +1,14 @@
 //! Configuration of a fetch.
 
-use manyways_unit::{Size, Span};
+use std::str::FromStr;
+
+use manyways_unit::{Size, Span, human};
 
 use super::{Excerpt, Object, Ranges};
+
+/// Chunks of `fixed-chunk`, unless it has a size: the default, and the least one.
+const DEFAULT_CHUNK: Size = Size::from_mib(1);
+const MIN_CHUNK: Size = Size::from_kib(16);
 
 /// Permitted use of metered paths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,6 +39,39 @@ pub enum Scheduler {
     EqualSplit,
     /// Only one path: the first that connects.
     Single,
+}
+
+/// Names no scheduler, as a sentence.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct UnknownScheduler(String);
+
+/// Parses `mp-h2`, `fixed-chunk`, `fixed-chunk=512KiB`, `msplayer`, `equal-split` and `single`.
+impl FromStr for Scheduler {
+    type Err = UnknownScheduler;
+
+    fn from_str(text: &str) -> Result<Self, UnknownScheduler> {
+        let unknown = |reason: String| Err(UnknownScheduler(reason));
+        match text.split_once('=') {
+            None => match text {
+                "mp-h2" => Ok(Self::MpH2),
+                "fixed-chunk" => Ok(Self::FixedChunk(DEFAULT_CHUNK)),
+                "msplayer" => Ok(Self::MsPlayer),
+                "equal-split" => Ok(Self::EqualSplit),
+                "single" => Ok(Self::Single),
+                _ => unknown(
+                    "use mp-h2, fixed-chunk, fixed-chunk=SIZE, msplayer, equal-split or single"
+                        .to_owned(),
+                ),
+            },
+            Some(("fixed-chunk", size)) => match human::bytes(size) {
+                Ok(size) if size >= MIN_CHUNK => Ok(Self::FixedChunk(size)),
+                Ok(_) => unknown(format!("a chunk is at least {MIN_CHUNK}")),
+                Err(error) => unknown(error.to_string()),
+            },
+            Some((name, _)) => unknown(format!("{name} takes no size; only fixed-chunk does")),
+        }
+    }
 }
 
 impl Scheduler {
@@ -154,6 +193,26 @@ impl Default for Config {
             is_authenticated: false,
             checks_file: false,
             resume: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chunk_has_a_size_and_the_others_have_none() {
+        let scheduler = |text: &str| text.parse::<Scheduler>();
+        assert_eq!(scheduler("mp-h2"), Ok(Scheduler::MpH2));
+        assert_eq!(scheduler("msplayer"), Ok(Scheduler::MsPlayer));
+        assert_eq!(scheduler("fixed-chunk"), Ok(Scheduler::FixedChunk(Size::from_mib(1))));
+        let half = Scheduler::FixedChunk(Size::from_kib(512));
+        assert_eq!(scheduler("fixed-chunk=512KiB"), Ok(half));
+        assert_eq!(scheduler("fixed-chunk=524288"), Ok(half));
+        let wrong = ["fixed-chunk=1KB", "fixed-chunk=", "msplayer=1MB", "single=1MB", "mptcp", ""];
+        for wrong in wrong {
+            assert!(scheduler(wrong).is_err(), "{wrong}");
         }
     }
 }

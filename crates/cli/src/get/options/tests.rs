@@ -24,19 +24,6 @@ fn name_servers_are_addresses() {
 }
 
 #[test]
-fn a_chunk_has_a_size_and_the_others_have_none() {
-    assert_eq!(scheduler("mp-h2"), Ok(Scheduler::MpH2));
-    assert_eq!(scheduler("msplayer"), Ok(Scheduler::MsPlayer));
-    assert_eq!(scheduler("fixed-chunk"), Ok(Scheduler::FixedChunk(Size::from_mib(1))));
-    let half = Scheduler::FixedChunk(Size::from_kib(512));
-    assert_eq!(scheduler("fixed-chunk=512KiB"), Ok(half));
-    assert_eq!(scheduler("fixed-chunk=524288"), Ok(half));
-    for wrong in ["fixed-chunk=1KB", "fixed-chunk=", "msplayer=1MB", "single=1MB", "mptcp", ""] {
-        assert!(scheduler(wrong).is_err(), "{wrong}");
-    }
-}
-
-#[test]
 fn a_time_for_retries_is_in_seconds_or_has_a_unit() {
     for (text, expected) in [("300", 300), ("300s", 300), ("5min", 300), ("0", 0), ("1h", 3_600)] {
         assert_eq!(seconds(text), Ok(Span::from_secs(expected)), "{text}");

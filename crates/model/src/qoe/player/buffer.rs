@@ -64,8 +64,8 @@ impl Buffer {
         }
     }
 
-    /// Plays until `now`. A time before the latest one counts as the latest one.
-    pub(super) fn advance(&mut self, now: Time) {
+    /// Plays until `now`, and returns it. A time before the latest one counts as the latest one.
+    pub(super) fn advance(&mut self, now: Time) -> Time {
         let elapsed = now.since(self.now);
         if self.playback == Playback::Playing {
             let played = elapsed.min(self.level);
@@ -84,6 +84,7 @@ impl Buffer {
             }
         }
         self.now = self.now.max(now);
+        self.now
     }
 
     /// Adds content.
