@@ -462,6 +462,10 @@ fn impossible_playlists_are_refused() {
             "the byte range in line 4 states no offset, and the segment before has none",
         ),
         (
+            "#EXTINF:1,\n#EXT-X-BYTERANGE:5@0\na\n#EXTINF:1,\n#EXT-X-BYTERANGE:5\nb\n",
+            "the byte range in line 7 states no offset, and the segment before has none",
+        ),
+        (
             "#EXTINF:1,\n#EXT-X-BYTERANGE:5@x\na\n",
             "line 3 of the playlist is broken: the byte range is not valid",
         ),
