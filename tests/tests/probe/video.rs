@@ -229,8 +229,8 @@ fn a_film_is_simulated_with_several_rules() {
         assert_eq!((&result["complete"], &result["played"]), (&true.into(), &60.0.into()));
         assert_eq!(result["segments"].as_array().map(Vec::len), Some(30));
     }
-    assert!(number(&results[2]["stalled"]) > 20.0, "the highest bitrate stalls");
-    assert!(number(&results[0]["stalled"]) < 5.0, "BBA avoids it");
+    assert!(number(&results[2]["stalled"]) > 15.0, "the highest bitrate stalls");
+    assert_eq!(results[0]["stalled"], 0.0, "BBA abandons what is too slow");
     assert!(fs::read_to_string(&html).is_ok_and(|page| page.contains("robust-mpc")));
 
     for (film, trace, words) in [

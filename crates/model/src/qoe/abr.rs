@@ -162,9 +162,10 @@ pub trait Rule: std::fmt::Debug + Send {
     /// A download has ended. A complete segment is already in the buffer of the view.
     fn on_ended(&mut self, _view: &View<'_>, _ended: &Ended) {}
 
-    /// The rung for which the download should be abandoned, if any.
-    fn abandon(&mut self, _view: &View<'_>, _progress: &Progress) -> Option<usize> {
-        None
+    /// The rung for which the download should be abandoned, if any: without a rule of its own, that
+    /// of dash.js for all rules.
+    fn abandon(&mut self, view: &View<'_>, progress: &Progress) -> Option<usize> {
+        throughput::abandon(view, progress)
     }
 }
 
@@ -175,6 +176,10 @@ struct Fixed(usize);
 impl Rule for Fixed {
     fn decide(&mut self, view: &View<'_>) -> Decision {
         Decision { rung: self.0.min(view.film.highest()), wait: 0.0 }
+    }
+
+    fn abandon(&mut self, _view: &View<'_>, _progress: &Progress) -> Option<usize> {
+        None
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::bola::Bola;
 use super::throughput::Throughput;
-use super::{Decision, Progress, Rule, View};
+use super::{Decision, Rule, View};
 use crate::qoe::film::Film;
 
 /// Level in seconds at which the rules change.
@@ -33,9 +33,5 @@ impl Rule for Dynamic {
             self.is_bola = view.level > LOW_BUFFER && bola.rung >= throughput.rung;
         }
         if self.is_bola { bola } else { throughput }
-    }
-
-    fn abandon(&mut self, view: &View<'_>, progress: &Progress) -> Option<usize> {
-        self.throughput.abandon(view, progress)
     }
 }

@@ -1,4 +1,5 @@
-//! The throughput rule of dash.js (Spiteri, Sitaraman, Sparacio: From Theory to Practice, MMSys 2018).
+//! The throughput rule of dash.js, and its rule for abandoning, which all rules have that have none of
+//! their own (Spiteri, Sitaraman, Sparacio: From Theory to Practice, MMSys 2018).
 
 use super::{Decision, Progress, Rule, View, sustainable};
 
@@ -49,21 +50,23 @@ impl Rule for Throughput {
         let rung = sustainable(view.film, network.throughput * SAFETY, network.latency);
         Decision { rung: self.buffer.limit(view, rung), wait: 0.0 }
     }
+}
 
-    fn abandon(&mut self, view: &View<'_>, progress: &Progress) -> Option<usize> {
-        let time = progress.elapsed - progress.first_byte;
-        if progress.elapsed < GRACE || time <= 0.0 {
-            return None;
-        }
-        let throughput = progress.received / time;
-        let left = progress.size - progress.received;
-        let duration = view.film.usual_duration().as_secs_f64();
-        if progress.elapsed + left / throughput <= ABANDON_AFTER * duration {
-            return None;
-        }
-        let latency = view.network.map_or(0.0, |network| network.latency);
-        let rung = sustainable(view.film, throughput * SAFETY, latency);
-        let size = progress.size * view.film.bitrate(rung) / view.film.bitrate(progress.rung);
-        (rung < progress.rung && size < left).then_some(rung)
+/// The highest rung that would arrive in time, if the download takes longer than [`ABANDON_AFTER`]
+/// segments, and if that rung has fewer bytes than are left.
+pub(super) fn abandon(view: &View<'_>, progress: &Progress) -> Option<usize> {
+    let time = progress.elapsed - progress.first_byte;
+    if progress.elapsed < GRACE || time <= 0.0 {
+        return None;
     }
+    let throughput = progress.received / time;
+    let left = progress.size - progress.received;
+    let duration = view.film.usual_duration().as_secs_f64();
+    if progress.elapsed + left / throughput <= ABANDON_AFTER * duration {
+        return None;
+    }
+    let latency = view.network.map_or(0.0, |network| network.latency);
+    let rung = sustainable(view.film, throughput * SAFETY, latency);
+    let size = progress.size * view.film.bitrate(rung) / view.film.bitrate(progress.rung);
+    (rung < progress.rung && size < left).then_some(rung)
 }
