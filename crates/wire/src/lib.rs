@@ -5,7 +5,8 @@
 //! [`dns`], [`dhcp`] and [`bluetooth`] read the messages above, from the ordered bytes of a
 //! [`stream`], and [`x509`] certificates. The name of a host is a [`HostName`]; the result of
 //! reading the beginning of a stream is a [`Peek`]. An [`archive`] is a recording of HTTP traffic,
-//! which the observers of [`exchange`] make from passing bytes, and [`har`] its file format.
+//! which the observers of [`exchange`] make from passing bytes, and [`har`] its file format. A [`film`]
+//! is written, not read: manifests, and segments of [`mp4`] with given lengths.
 //!
 //! The crate keeps no flow table (`manyways-flows` does), sends nothing, opens no file or socket,
 //! and decrypts only packets whose keys are public (QUIC Initial packets). Input is untrusted: a
@@ -19,10 +20,12 @@ pub mod dhcp;
 pub mod dns;
 mod escape;
 pub mod exchange;
+pub mod film;
 pub mod frame;
 pub mod har;
 pub mod http;
 pub mod icmp;
+pub mod mp4;
 pub mod mptcp;
 mod name;
 mod peek;
