@@ -15,6 +15,7 @@ mod server_args;
 mod tcp;
 mod trace;
 mod udp;
+mod video;
 
 use std::process::ExitCode;
 
@@ -56,6 +57,7 @@ enum Command {
     Report(report::Args),
     Rrc(rrc::Args),
     Exec(exec::Args),
+    Video(video::Args),
     Server(server::Args),
 }
 
@@ -73,6 +75,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         Command::Report(args) => report::run(&args),
         Command::Rrc(args) => rrc::run(&args),
         Command::Exec(args) => exec::run(&args),
+        Command::Video(args) => video::run(&args),
         Command::Server(args) => server::run(&args),
     }
 }
