@@ -10,6 +10,7 @@ mod contract;
 mod dns;
 mod document;
 mod exec;
+pub mod film;
 mod http;
 mod load;
 mod network;

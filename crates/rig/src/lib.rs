@@ -10,6 +10,7 @@
 //!   [`sample`] and [`target`] compare, and [`page`] writes Markdown with missed targets first.
 //! - Programs that fetch an object from an [`Origin`] ([`download`]), and the event log of such a
 //!   transfer ([`transfer`]), for a benchmark and for the demonstration.
+//! - A page that plays a film in a browser ([`film_page`]).
 //!
 //! The crate does not depend on the internals of a subcommand: it runs `manyways` by its command
 //! line, like any other program, and reads its output and its event log. Charts and target values
@@ -19,6 +20,7 @@
 pub mod cell;
 mod certificate;
 pub mod download;
+pub mod film_page;
 pub mod launch;
 pub mod links;
 pub mod machine;

@@ -5,6 +5,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
 
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
 use crate::signal;
 use crate::wait::pidfd;
 
@@ -57,6 +60,21 @@ impl RunningCommand {
         Ok(self.status)
     }
 
+    /// Waits until the command has ended, and returns its exit status. Kills the remaining processes
+    /// of its group.
+    pub fn wait(&mut self) -> io::Result<ExitStatus> {
+        loop {
+            if let Some(status) = self.try_wait()? {
+                return Ok(status);
+            }
+            let mut fds = [PollFd::new(self.process.as_fd(), PollFlags::POLLIN)];
+            match poll(&mut fds, PollTimeout::NONE) {
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
     /// Kills the command and its process group.
     pub fn kill(&mut self) -> io::Result<()> {
         if self.status.is_none() {
@@ -67,7 +85,6 @@ impl RunningCommand {
 
     /// Does not reap the command: its pid, which names the group, is reused only after that.
     fn has_ended(&self) -> io::Result<bool> {
-        use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
         let mut fds = [PollFd::new(self.process.as_fd(), PollFlags::POLLIN)];
         Ok(poll(&mut fds, PollTimeout::ZERO)? > 0)
     }
@@ -98,8 +115,6 @@ mod tests {
     use std::os::unix::process::ExitStatusExt;
     use std::process::Stdio;
 
-    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-
     use super::*;
 
     fn shell(script: &str) -> Command {
@@ -110,16 +125,10 @@ mod tests {
         command
     }
 
-    fn wait(running: &mut RunningCommand) -> ExitStatus {
-        let mut fds = [PollFd::new(running.as_fd(), PollFlags::POLLIN)];
-        poll(&mut fds, PollTimeout::from(60_000_u16)).unwrap();
-        running.try_wait().unwrap().expect("it is readable")
-    }
-
     #[test]
     fn the_exit_status_is_returned() {
         let mut running = RunningCommand::start(shell("exit 7")).unwrap();
-        assert_eq!(wait(&mut running).code(), Some(7));
+        assert_eq!(running.wait().unwrap().code(), Some(7));
         // The status is also returned after the command was reaped.
         assert_eq!(running.try_wait().unwrap().and_then(|status| status.code()), Some(7));
         assert!(RunningCommand::start(Command::new("/nowhere")).is_err());
@@ -150,7 +159,7 @@ mod tests {
     #[test]
     fn processes_left_by_a_command_are_killed() {
         let (mut running, mut pipe) = two_processes("sleep 1000 & echo hello; exit 3");
-        assert_eq!(wait(&mut running).code(), Some(3));
+        assert_eq!(running.wait().unwrap().code(), Some(3));
         assert_eq!(pipe.read_to_end(&mut Vec::new()).unwrap(), 0);
     }
 
@@ -160,7 +169,7 @@ mod tests {
         let blocked = std::thread::spawn(|| {
             let _termination = signal::Termination::take().unwrap();
             let mut running = RunningCommand::start(shell("kill -TERM $$; exit 0")).unwrap();
-            wait(&mut running).signal()
+            running.wait().unwrap().signal()
         });
         assert_eq!(blocked.join().unwrap(), Some(libc::SIGTERM));
     }

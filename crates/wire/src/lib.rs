@@ -7,6 +7,7 @@
 //! reading the beginning of a stream is a [`Peek`]. An [`archive`] is a recording of HTTP traffic,
 //! which the observers of [`exchange`] make from passing bytes, and [`har`] its file format. A
 //! [`manifest`] lists the parts of a film of adaptive streaming, and [`mp4`] reads the index of its files.
+//! A [`film`] is written: manifests, and segments with given lengths.
 //!
 //! The crate keeps no flow table (`manyways-flows` does), sends nothing, opens no file or socket,
 //! and decrypts only packets whose keys are public (QUIC Initial packets). Input is untrusted: a
@@ -20,6 +21,7 @@ pub mod dhcp;
 pub mod dns;
 mod escape;
 pub mod exchange;
+pub mod film;
 pub mod frame;
 pub mod har;
 pub mod http;

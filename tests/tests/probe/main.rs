@@ -1,5 +1,6 @@
-//! `manyways probe` over emulated links, and over routes of namespaces.
+//! `manyways probe` over emulated links, and over routes of namespaces; and films.
 
+mod film;
 mod networks;
 mod routes;
 mod server;

@@ -1,5 +1,6 @@
 //! `manyways probe video`.
 
+mod make;
 mod page;
 mod simulate;
 mod text;
@@ -29,7 +30,10 @@ use crate::report_file::{self, check_folder};
 /// pictures are fetched and not decoded; sound is not fetched. Every network plays the film alone, unless
 /// --transport or --scheduler lets all of them play it together.
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    after_help = "\
 Examples:
   manyways probe video https://example.org/film.mpd
   manyways probe video https://example.org/master.m3u8 --via wlan0 --rule bba --html film.html
@@ -38,11 +42,14 @@ Examples:
   manyways probe video film.json --simulate trace.json --rule bola,robust-mpc
 
 Exit code: 0 when a film was played on at least one network; 1 when on none; 2 when the arguments are
-invalid; 130 when a signal ends the probe.")]
+invalid; 130 when a signal ends the probe."
+)]
 pub struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// http:// or https:// URL of an MPD or an M3U8; with --simulate a file
-    #[arg(value_name = "URL")]
-    film: String,
+    #[arg(value_name = "URL", required = true)]
+    film: Option<String>,
     /// Rule for the bitrate: cba, bba, bola, bola-e, throughput, dynamic, robust-mpc or fixed:RUNG; with
     /// --simulate also several
     #[arg(long, value_name = "RULE", default_value = "dynamic", value_delimiter = ',')]
@@ -92,6 +99,11 @@ pub struct Args {
     html: Option<PathBuf>,
     #[command(flatten)]
     options: Options,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    Make(make::Args),
 }
 
 /// Whether downloads are abandoned.
@@ -148,10 +160,14 @@ impl Args {
 }
 
 pub fn run(args: &Args) -> Result<ExitCode> {
+    if let Some(Command::Make(args)) = &args.command {
+        return make::run(args);
+    }
     args.check()?;
+    let film = args.film.as_deref().unwrap_or_default();
     args.html.as_deref().map(check_folder).transpose()?;
     if let Some(trace) = &args.simulate {
-        return simulate::run(args, trace);
+        return simulate::run(args, film, trace);
     }
     let [rule] = args.rule[..] else {
         return Failure::refuse("only one rule can play over a network", "name one --rule");
@@ -163,7 +179,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         timeout,
         max_bytes: args.max_bytes,
         trust: trust(args.cacert.as_ref()),
-        ..Video::new(location(&args.film)?)
+        ..Video::new(location(film)?)
     };
     let mut networks = if args.options.cost { Vec::new() } else { args.options.networks(&[])? };
     match (args.transport, args.scheduler) {
@@ -178,7 +194,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         networks.truncate(1);
     }
     let save = |reports: &[Report]| match &args.html {
-        Some(file) => report_file::write(file, &page::of_reports(&args.film, reports)),
+        Some(file) => report_file::write(file, &page::of_reports(film, reports)),
         None => Ok(()),
     };
     measure_on(&probe, &args.options, || Ok(networks), save, text::of_reports)

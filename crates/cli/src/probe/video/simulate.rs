@@ -49,8 +49,8 @@ struct ResultDocument {
     session: SessionDocument,
 }
 
-pub(super) fn run(args: &Args, trace: &Path) -> Result<ExitCode> {
-    let film = film(Path::new(&args.film))?.with_duration(args.duration);
+pub(super) fn run(args: &Args, target: &str, trace: &Path) -> Result<ExitCode> {
+    let film = film(Path::new(target))?.with_duration(args.duration);
     let network = network(trace, args.latency)?;
     let sessions: Vec<(String, Session, Ending)> = args
         .rule
@@ -67,7 +67,7 @@ pub(super) fn run(args: &Args, trace: &Path) -> Result<ExitCode> {
             film: &film,
         });
         let courses: Vec<Course<'_>> = courses.collect();
-        report_file::write(file, &page(&args.film, "Rule", &courses))?;
+        report_file::write(file, &page(target, "Rule", &courses))?;
     }
     if args.options.json {
         let results = sessions.iter().map(|(rule, session, ending)| ResultDocument {
@@ -75,7 +75,7 @@ pub(super) fn run(args: &Args, trace: &Path) -> Result<ExitCode> {
             session: SessionDocument::of(session, &film, Some(*ending)),
         });
         let document = Document {
-            film: args.film.clone(),
+            film: target.to_owned(),
             trace: trace.display().to_string(),
             results: results.collect(),
         };
