@@ -26,7 +26,7 @@ macro_rules! print {
 }
 
 /// Writes a line to standard output.
-#[cfg(any(feature = "bond", feature = "lab"))]
+#[cfg(any(feature = "get", feature = "bond", feature = "lab"))]
 macro_rules! println {
     () => { $crate::output::text("\n") };
     ($($arg:tt)*) => { $crate::output::text(&(::std::format!($($arg)*) + "\n")) };

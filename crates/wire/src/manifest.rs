@@ -21,7 +21,7 @@ mod xml;
 
 pub use film::{
     Container, Film, FilmError, Listing, MAX_FILM_SEGMENTS, MAX_RENDITIONS, MAX_SEGMENTS,
-    MAX_URL_BYTES, MAX_URL_LENGTH, Rendition, Resource, Segment,
+    MAX_URL_BYTES, MAX_URL_LENGTH, Rendition, Resource, SIZE_NAMESPACE, Segment,
 };
 pub use rewrite::rewrite;
 pub use source::SyntaxError;

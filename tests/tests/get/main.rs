@@ -21,6 +21,7 @@ mod options;
 mod part_files;
 mod path_failures;
 mod resume;
+mod serve;
 mod servers;
 mod several;
 mod single_path;

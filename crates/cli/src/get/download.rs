@@ -1,5 +1,6 @@
 //! The requested files of a command line: each URL with its output.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
@@ -22,20 +23,10 @@ pub struct Download {
 /// Returns the requested files in order.
 pub fn list(args: &Args) -> Result<Vec<Download>, Failure> {
     check_combinations(args)?;
-    let user = args.user.as_ref().map(|text| {
-        Login::parse(text).ok_or_else(|| {
-            Failure::usage("-u needs a user name, a colon and a password")
-                .hint("the password may be empty; --netrc keeps it off the command line")
-        })
-    });
-    let user = user.transpose()?;
-    let netrc = args.netrc.as_ref().map(|file| read_netrc(file.as_deref())).transpose()?;
+    let logins = Logins::read(args)?;
     let mut all: Vec<Download> = Vec::new();
     for given in &args.urls {
-        // The printed and stored URL contains no password.
-        let (url, info) = UserInfo::split(&escape_bytes(given.as_bytes()));
-        let location = Location::parse(&url)
-            .map_err(|error| Failure::usage(error.to_string()).maybe_hint(error.hint()))?;
+        let (url, info, location) = read_url(given)?;
         let output = output(args, &location)?;
         if !args.to_stdout() && output.is_dir() {
             let file = location.file_name().unwrap_or_else(|| "FILE".to_owned());
@@ -48,12 +39,29 @@ pub fn list(args: &Args) -> Result<Vec<Download>, Failure> {
             let words = format!("two URLs would be written to {}", output.display());
             return Failure::refuse(words, "fetch them one by one, with -o");
         }
-        let login = login(info, user.as_ref(), netrc.as_ref(), &location);
+        let login = logins.select(info, &location);
         let job = Job::new(&url, &output).map_err(|error| Failure::usage(error.to_string()))?;
         let job = job.resume(args.resume).checksum(args.checksum()).size(args.size).login(login);
         all.push(Download { url, job, to_stdout });
     }
     Ok(all)
+}
+
+/// Returns the URL of `--origin`, and its login.
+pub fn origin(args: &Args) -> Result<(Location, Option<Login>), Failure> {
+    check_combinations(args)?;
+    let given = args.origin.as_ref().ok_or_else(|| Failure::usage("--serve needs --origin"))?;
+    let (_, info, location) = read_url(given)?;
+    let login = Logins::read(args)?.select(info, &location);
+    Ok((location, login))
+}
+
+/// Reads a URL of the command line. The returned text contains no password.
+fn read_url(given: &OsStr) -> Result<(String, Option<UserInfo>, Location), Failure> {
+    let (url, info) = UserInfo::split(&escape_bytes(given.as_bytes()));
+    let location = Location::parse(&url)
+        .map_err(|error| Failure::usage(error.to_string()).maybe_hint(error.hint()))?;
+    Ok((url, info, location))
 }
 
 /// Rejects combinations of options that contradict each other.
@@ -122,20 +130,34 @@ fn check_advice(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Precedence: the URL, then `-u`, then the netrc file.
-fn login(
-    info: Option<UserInfo>,
-    user: Option<&Login>,
-    netrc: Option<&Netrc>,
-    location: &Location,
-) -> Option<Login> {
-    let host = location.origin().host.as_str();
-    match info {
-        Some(UserInfo { user, password: Some(password) }) => Some(Login { user, password }),
-        Some(UserInfo { user, password: None }) => netrc
-            .and_then(|netrc| netrc.login(host, Some(&user)))
-            .or(Some(Login { user, password: String::new() })),
-        None => user.cloned().or_else(|| netrc?.login(host, None)),
+/// The logins of the command line.
+struct Logins {
+    user: Option<Login>,
+    netrc: Option<Netrc>,
+}
+
+impl Logins {
+    fn read(args: &Args) -> Result<Self, Failure> {
+        let user = args.user.as_ref().map(|text| {
+            Login::parse(text).ok_or_else(|| {
+                Failure::usage("-u needs a user name, a colon and a password")
+                    .hint("the password may be empty; --netrc keeps it off the command line")
+            })
+        });
+        let netrc = args.netrc.as_ref().map(|file| read_netrc(file.as_deref())).transpose()?;
+        Ok(Self { user: user.transpose()?, netrc })
+    }
+
+    /// Precedence: the URL, then `-u`, then the netrc file.
+    fn select(&self, info: Option<UserInfo>, location: &Location) -> Option<Login> {
+        let (host, netrc) = (location.origin().host.as_str(), self.netrc.as_ref());
+        match info {
+            Some(UserInfo { user, password: Some(password) }) => Some(Login { user, password }),
+            Some(UserInfo { user, password: None }) => netrc
+                .and_then(|netrc| netrc.login(host, Some(&user)))
+                .or(Some(Login { user, password: String::new() })),
+            None => self.user.clone().or_else(|| netrc?.login(host, None)),
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! `--events`: the event log of a run, for plots and tests.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -17,9 +18,8 @@ pub struct EventLog {
     clock: Clock,
     /// `None` after a write error: a transfer does not fail because of its log.
     out: Option<BufWriter<File>>,
-    /// Number of the current transfer, and its start.
-    transfer: u32,
-    started: Time,
+    /// The start of each current transfer. They may overlap.
+    started: HashMap<u32, Time>,
 }
 
 impl EventLog {
@@ -39,7 +39,7 @@ impl EventLog {
             Failure::new(words).hint("name another file with --events")
         })?;
         let path = path.to_owned();
-        Ok(Self { path, clock, out: Some(out), transfer: 0, started: Time::ZERO })
+        Ok(Self { path, clock, out: Some(out), started: HashMap::new() })
     }
 
     /// The path as given on the command line.
@@ -49,28 +49,29 @@ impl EventLog {
 
     /// Starts a transfer.
     pub fn begin(&mut self, transfer: u32, url: &str) {
-        (self.transfer, self.started) = (transfer, self.clock.now());
+        self.started.insert(transfer, self.clock.now());
         let url = url.to_owned();
-        self.write(Span::ZERO, TransferEvent::TransferStart { transfer, url });
+        self.write(transfer, Span::ZERO, TransferEvent::TransferStart { transfer, url });
     }
 
-    /// Logs an event of the current transfer.
-    pub fn on_event(&mut self, event: &Event<'_>) {
+    /// Logs an event of a current transfer.
+    pub fn on_event(&mut self, transfer: u32, event: &Event<'_>) {
         match event {
             Event::Record(record) => {
-                let event = with_number(record.event.clone(), self.transfer);
-                self.write(record.time.since(Time::ZERO), event);
+                let event = with_number(record.event.clone(), transfer);
+                self.write(transfer, record.time.since(Time::ZERO), event);
             }
-            Event::Progress(progress) => self.sample(progress),
+            Event::Progress(progress) => self.sample(transfer, progress),
             _ => {}
         }
     }
 
-    /// Ends the current transfer.
-    pub fn end(&mut self, complete: bool, bytes: Size) {
-        let (transfer, bytes) = (self.transfer, bytes.as_bytes());
-        let since = self.clock.now().since(self.started);
-        self.write(since, TransferEvent::TransferEnd { transfer, complete, bytes });
+    /// Ends a current transfer.
+    pub fn end(&mut self, transfer: u32, complete: bool, bytes: Size) {
+        let bytes = bytes.as_bytes();
+        let since = self.clock.now().since(self.start_of(transfer));
+        self.write(transfer, since, TransferEvent::TransferEnd { transfer, complete, bytes });
+        self.started.remove(&transfer);
         if let Some(out) = &mut self.out
             && let Err(error) = out.flush()
         {
@@ -78,22 +79,27 @@ impl EventLog {
         }
     }
 
-    fn sample(&mut self, progress: &Progress) {
+    fn sample(&mut self, transfer: u32, progress: &Progress) {
         for path in &progress.paths {
             let sample = PathSample {
-                transfer: self.transfer,
+                transfer,
                 path: path.name.clone(),
                 bytes: path.bytes.as_bytes(),
                 rate_bps: path.rate.map(manyways_unit::Rate::as_bps),
             };
-            self.write(progress.elapsed, TransferEvent::PathSample(sample));
+            self.write(transfer, progress.elapsed, TransferEvent::PathSample(sample));
         }
     }
 
+    fn start_of(&self, transfer: u32) -> Time {
+        self.started.get(&transfer).copied().unwrap_or_default()
+    }
+
     /// Writes an event that happened `since` after the start of the transfer.
-    fn write(&mut self, since: Span, event: TransferEvent) {
+    fn write(&mut self, transfer: u32, since: Span, event: TransferEvent) {
+        let time = self.start_of(transfer) + since;
         let Some(out) = &mut self.out else { return };
-        let record = Record { time: self.started + since, event };
+        let record = Record { time, event };
         if let Err(error) = out.write_all(line(&record).as_bytes()) {
             self.disable(&error);
         }
@@ -151,8 +157,10 @@ mod tests {
         };
         for transfer in 0..2 {
             log.begin(transfer, "http://a/b");
-            log.on_event(&Event::Record(&request(Time::from_millis(3))));
-            log.end(true, Size::from_bytes(7));
+            log.on_event(transfer, &Event::Record(&request(Time::from_millis(3))));
+            if transfer == 0 {
+                log.end(transfer, true, Size::from_bytes(7));
+            }
         }
         let paths = vec![PathProgress {
             name: "wifi".into(),
@@ -161,14 +169,15 @@ mod tests {
             rtt: None,
         }];
         let progress = Progress { elapsed: Span::from_millis(100), paths, ..Progress::default() };
-        log.on_event(&Event::Progress(&progress));
+        log.on_event(1, &Event::Progress(&progress));
+        log.end(1, true, Size::from_bytes(7));
         drop(log);
 
         let read = manyways_record::event::parse::<TransferEvent>(&std::fs::read(&path)?)?;
         assert_eq!(read.header.tool, "get");
         assert_eq!(read.header.subject.as_deref(), Some("http://a/b"));
         assert_eq!(read.records.len(), 7);
-        let [first, .., last_request, _, sample] = &read.records[1..] else { panic!("{read:?}") };
+        let [first, .., last_request, sample, _] = &read.records[1..] else { panic!("{read:?}") };
         assert_eq!(first, &request(first.time));
         let TransferEvent::Request { transfer: 1, .. } = last_request.event else {
             panic!("{last_request:?}")
@@ -183,7 +192,7 @@ mod tests {
         let Ok(mut log) = EventLog::create(Path::new("/dev/null"), "") else { panic!("it opens") };
         log.out = File::options().write(true).open("/dev/full").ok().map(BufWriter::new);
         log.begin(0, "http://a/b");
-        log.end(false, Size::ZERO);
+        log.end(0, false, Size::ZERO);
         assert!(log.out.is_none());
     }
 }

@@ -1,10 +1,11 @@
 //! The command line of `manyways get`: its options and the parsers of their values.
 
 use std::ffi::OsString;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use clap::ValueHint;
+use manyways_net::fetch::gateway::{AllowedOrigin, Learn};
 use manyways_net::fetch::{
     Checksum, Config, CutMethod, EstimateCache, MeteredUse, NameServers, RefusedStart, Scheduler,
 };
@@ -28,13 +29,15 @@ Examples:
   manyways get --netrc --dns wifi=192.0.2.53 https://www.example.com/private/build.tar.gz
   manyways get --retry 20 --retry-max-time 1h https://www.example.com/film.mp4
   manyways get --metered no https://www.example.com/a.iso https://www.example.com/b.iso
+  manyways get --serve 127.0.0.1:8080 --origin https://www.example.com/films/a.mpd
+                                                          (prints a URL for a player)
 
 A file gets its name when it is complete. Until then its bytes are in FILE.manyways-part, and
 FILE.manyways lists the received parts; an existing file is replaced at the
 end. All options are explained in docs/get.md.")]
 pub struct Args {
     /// URLs to fetch, http:// or https://; several are fetched one after the other.
-    #[arg(required = true, value_name = "URL", value_hint = ValueHint::Url)]
+    #[arg(required_unless_present = "serve", value_name = "URL", value_hint = ValueHint::Url)]
     pub urls: Vec<OsString>,
 
     /// Write to FILE; - is standard output. Default: a file in the current folder, named after the
@@ -171,6 +174,28 @@ pub struct Args {
     /// Print errors only: no progress, notes or summary.
     #[arg(short, long, help_heading = OUTPUT)]
     pub quiet: bool,
+
+    /// Instead of fetching files, answer players on this machine: print a URL for them, and fetch what
+    /// they request over all networks, until a signal. ADDRESS is a loopback address.
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "origin", value_parser = listen_address,
+          conflicts_with_all = ["urls", "output", "remote_name", "resume", "checksum", "sha256", "size"],
+          help_heading = PLAYERS)]
+    pub serve: Option<SocketAddr>,
+    /// The folder or manifest that players may request. Its server may have a private address; those
+    /// of other URLs, in manifests and redirects, may not.
+    #[arg(long, value_name = "URL", requires = "serve", value_hint = ValueHint::Url,
+          help_heading = PLAYERS)]
+    pub origin: Option<OsString>,
+    /// Let the pages of ORIGIN, like https://player.example, read the responses in a browser; * is
+    /// every page. May be given more than once.
+    #[arg(long, value_name = "ORIGIN", requires = "serve", value_parser = AllowedOrigin::parse,
+          help_heading = PLAYERS)]
+    pub allow_origin: Vec<AllowedOrigin>,
+    /// Knowledge that a request gets from earlier ones. all (default): lengths of objects, and the
+    /// rate and round trip of each network. size: lengths. none: only the connections are kept.
+    #[arg(long, value_enum, default_value_t, hide_default_value = true, hide_possible_values = true,
+          value_name = "all|size|none", requires = "serve", help_heading = PLAYERS)]
+    pub learn: LearnArg,
 }
 
 const FILES: &str = "Files";
@@ -178,6 +203,7 @@ const NETWORKS: &str = "Networks";
 const SERVER: &str = "The server";
 const SCHEDULING: &str = "Scheduling";
 const OUTPUT: &str = "Output";
+const PLAYERS: &str = "Players";
 
 /// An expected hash.
 #[derive(Clone, Copy)]
@@ -191,6 +217,25 @@ pub enum CutArg {
     Window,
     /// By a reset.
     Reset,
+}
+
+/// [`Learn`] as a value of the command line.
+#[derive(Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum LearnArg {
+    #[default]
+    All,
+    Size,
+    None,
+}
+
+impl From<LearnArg> for Learn {
+    fn from(learn: LearnArg) -> Self {
+        match learn {
+            LearnArg::All => Self::All,
+            LearnArg::Size => Self::Size,
+            LearnArg::None => Self::None,
+        }
+    }
 }
 
 /// Goal of the choice of networks.
@@ -256,6 +301,7 @@ impl Args {
     /// The path estimates of earlier transfers; `None` without a cache.
     pub fn estimate_cache(&self) -> Option<EstimateCache> {
         match &self.cache {
+            _ if self.learn != LearnArg::All => None,
             None => EstimateCache::of_user(),
             Some(Cache::Off) => None,
             Some(Cache::Folder(folder)) => Some(EstimateCache::in_folder(folder)),
@@ -290,6 +336,19 @@ impl Args {
             stop_after: self.stop_after.map(Size::as_bytes),
             idle_timeout: self.idle_timeout.unwrap_or(default.idle_timeout),
             ..default
+        }
+    }
+}
+
+fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    let address: SocketAddr =
+        text.parse().map_err(|_| "write an address and a port, like 127.0.0.1:8080".to_owned())?;
+    match address.ip().to_canonical().is_loopback() {
+        true => Ok(address),
+        false => {
+            Err("this is not a loopback address, so other machines could use the networks of \
+                      this one; write 127.0.0.1 or [::1]"
+                .to_owned())
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Progress display: one line per path and one for the whole transfer, on a terminal and after one
 //! second.
 
-mod block;
+pub mod block;
 mod line;
-mod rate_meter;
+pub mod rate_meter;
 
 use std::io::{IsTerminal, Write};
 
@@ -139,12 +139,12 @@ fn reason(note: &str) -> Option<&str> {
     Some(note.split_once(" is no longer used: ")?.1)
 }
 
-fn width() -> usize {
+pub fn width() -> usize {
     usize::from(terminal::width(std::io::stderr()).unwrap_or(DEFAULT_WIDTH))
 }
 
 /// Writing to a closed terminal must not end the transfer.
-fn write_to_terminal(text: &str) {
+pub fn write_to_terminal(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use manyways_net::fetch::{
-    Cause, Client, Event, ExistingFile, ExistingFileError, FetchError, Job, MeteredUse,
-    PathSelection, PathSpec, Trust,
+    Cause, Client, ClientBuilder, Event, ExistingFile, ExistingFileError, FetchError, Job,
+    Location, MeteredUse, PathSelection, PathSpec, Trust,
 };
 use manyways_record::document;
 use manyways_unit::{Rate, Size};
@@ -46,20 +46,7 @@ impl<'a> Session<'a> {
     /// Creates the session. From now on a signal ends a transfer and keeps its resume state.
     pub fn new(args: &'a Args, downloads: &[Download]) -> Result<Self> {
         let stop = Stop::new()?;
-        if args.insecure && !args.quiet {
-            eprintln!(
-                "manyways: certificates are not checked; any device on the path can change the file"
-            );
-        }
-        let is_secure = |one: &Download| one.job.location().origin().secure;
-        if let Some(variable) = proxy::ignored(downloads.iter().map(is_secure), env::var_os)
-            && !args.quiet
-        {
-            eprintln!(
-                "manyways: the proxy in {variable} is not used; each network connects to the \
-                 server directly"
-            );
-        }
+        warn(args, downloads.iter().map(|one| one.job.location()));
         let subject = downloads.first().map_or("", |first| &first.url);
         let events =
             args.events.as_ref().map(|file| EventLog::create(file, subject)).transpose()?;
@@ -140,7 +127,7 @@ impl<'a> Session<'a> {
                 rates = known.collect();
             }
             if let Some(log) = events.as_mut() {
-                log.on_event(&event);
+                log.on_event(number, &event);
             }
             display.show(event);
         };
@@ -169,7 +156,7 @@ impl<'a> Session<'a> {
             Err(error) => &error.report,
         };
         if let Some(log) = events {
-            log.end(outcome.is_ok(), report.bytes);
+            log.end(number, outcome.is_ok(), report.bytes);
         }
         self.networks.store_estimates(report, &rates);
         self.networks.update_selected(client.path_names());
@@ -253,20 +240,52 @@ fn fetch_failure(error: &FetchError) -> Failure {
     Failure::new(error.to_string()).maybe_hint(error.hint())
 }
 
+/// Prints warnings about the options and the environment.
+pub fn warn<'l>(args: &Args, locations: impl Iterator<Item = &'l Location>) {
+    if args.quiet {
+        return;
+    }
+    if args.insecure {
+        eprintln!(
+            "manyways: certificates are not checked; any device on the path can change the file"
+        );
+    }
+    let secure = locations.map(|location| location.origin().secure);
+    if let Some(variable) = proxy::ignored(secure, env::var_os) {
+        eprintln!(
+            "manyways: the proxy in {variable} is not used; each network connects to the \
+             server directly"
+        );
+    }
+}
+
 fn build_client(
     args: &Args,
     paths: Vec<PathSpec>,
     networks: &PathSelection,
     metered: MeteredUse,
 ) -> Result<Client, Failure> {
+    prepare(args, paths, networks, Client::builder())
+        .metered(metered)
+        .build()
+        .map_err(|error| Failure::usage(error.to_string()))
+}
+
+/// Sets the options of the command line, except the limit for metered networks.
+pub fn prepare(
+    args: &Args,
+    paths: Vec<PathSpec>,
+    networks: &PathSelection,
+    builder: ClientBuilder,
+) -> ClientBuilder {
     let trust = match (&args.cacert, args.insecure) {
         (_, true) => Trust::AnyCertificate,
         (Some(file), false) => Trust::File(file.clone()),
         (None, false) => Trust::System,
     };
     let builder = match networks.path_lister() {
-        Some(look) => Client::builder().path_lister(look),
-        None => Client::builder(),
+        Some(look) => builder.path_lister(look),
+        None => builder,
     };
     #[cfg(feature = "steer")]
     let builder = super::advice::advised(args, networks, builder);
@@ -276,12 +295,9 @@ fn build_client(
         .paths(paths)
         .trust(trust)
         .config(args.config())
-        .metered(metered)
         .single_server(args.single_server)
         .records(args.events.is_some())
         .http2_prior_knowledge(args.http2_prior_knowledge)
-        .build()
-        .map_err(|error| Failure::usage(error.to_string()))
 }
 
 /// Fetches `url` over each path, so that later transfers find warm connections. The outer error is

@@ -24,6 +24,11 @@ pub const MAX_URL_LENGTH: usize = 1 << 16;
 /// Bytes in the URLs of all segments of a manifest; more are an error.
 pub const MAX_URL_BYTES: usize = 64 << 20;
 
+/// Namespace of the attribute `size` of `SegmentURL` in an MPD, the bytes of the file: MP-H2 needs them
+/// before the request (§3.6, file size), and MPEG-DASH has no attribute for them. It is read with any
+/// prefix; `manyways:size` is usual.
+pub const SIZE_NAMESPACE: &str = "urn:manyways:film:1";
+
 /// The content of a manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Film {
@@ -102,6 +107,8 @@ pub struct Segment {
     pub new_initialization: Option<Box<Resource>>,
     /// Whether its time stamps or its encoding do not continue those of the segment before it.
     pub is_discontinuous: bool,
+    /// Bytes of the whole file, if the manifest states them in [`SIZE_NAMESPACE`].
+    pub file_size: Option<Size>,
 }
 
 impl Film {
@@ -189,8 +196,10 @@ impl Segment {
 
     /// Bytes, if the manifest or an index states them.
     pub fn size(&self) -> Option<Size> {
-        let range = self.resource.range.as_ref()?;
-        Some(Size::from_bytes(range.end - range.start))
+        match &self.resource.range {
+            Some(range) => Some(Size::from_bytes(range.end - range.start)),
+            None => self.file_size,
+        }
     }
 }
 
@@ -257,6 +266,7 @@ impl<'r> Segments<'r> {
             duration,
             new_initialization: None,
             is_discontinuous: false,
+            file_size: None,
         });
         let index = self.segments.len() - 1;
         Ok(&mut self.segments[index])

@@ -15,6 +15,24 @@ fn values_are_checked() {
 }
 
 #[test]
+fn only_a_loopback_address_is_listened_at() {
+    for fine in ["127.0.0.1:8080", "127.1.2.3:0", "[::1]:80"] {
+        assert!(listen_address(fine).is_ok(), "{fine}");
+    }
+    for (wrong, words) in [
+        ("0.0.0.0:80", "not a loopback address"),
+        ("192.0.2.1:80", "not a loopback address"),
+        ("[::]:80", "not a loopback address"),
+        ("8080", "like 127.0.0.1:8080"),
+        ("127.0.0.1", "like 127.0.0.1:8080"),
+        ("localhost:80", "like 127.0.0.1:8080"),
+    ] {
+        let error = listen_address(wrong).unwrap_err();
+        assert!(error.contains(words), "{wrong}: {error}");
+    }
+}
+
+#[test]
 fn name_servers_are_addresses() {
     let read = dns("wlan0=192.0.2.1, fd00::1").map(|dns| (dns.network, dns.servers.len()));
     assert_eq!(read, Ok(("wlan0".to_owned(), 2)));

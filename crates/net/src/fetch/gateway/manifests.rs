@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Response, StatusCode};
-use manyways_wire::manifest::{self, Format, MAX_LENGTH};
+use manyways_wire::manifest::{self, Film, Format, MAX_LENGTH, Rendition, SIZE_NAMESPACE};
 
 use super::super::location::Location;
 use super::super::report::ResponseHead;
@@ -96,6 +96,7 @@ impl Shared {
         });
         let rewritten =
             rewritten.map_err(|error| bad(format!("the manifest is broken: {error}")))?;
+        self.remember_sizes(format, &text, &head.location);
         // The player resolves relative references against the URL of its own request. Where that
         // would lead elsewhere, it gets the URL that does not.
         if is_moved || climbs && !ask.resource.is_full {
@@ -105,6 +106,26 @@ impl Shared {
         remove_validators(response.headers_mut());
         *response.body_mut() = Content::Text(Bytes::from(rewritten));
         Ok(response)
+    }
+}
+
+impl Shared {
+    /// Remembers the lengths of files that the manifest states.
+    fn remember_sizes(&self, format: Format, text: &[u8], location: &Location) {
+        // Most manifests state none, and need not be read.
+        let namespace = SIZE_NAMESPACE.as_bytes();
+        if !text.windows(namespace.len()).any(|part| part == namespace) {
+            return;
+        }
+        // The player reports what it cannot read.
+        let Ok(film) = Film::parse(format, text, &location.to_string()) else { return };
+        for segment in film.video.iter().chain(&film.audio).flat_map(Rendition::segments) {
+            if let Some(size) = segment.file_size
+                && let Ok(location) = Location::parse(&segment.resource.url)
+            {
+                self.remember_size(&location.to_string(), size.as_bytes());
+            }
+        }
     }
 }
 

@@ -137,7 +137,11 @@ impl Shared {
         if ask.is_unmodified(&begun.head) {
             return Ok(unmodified(&begun.head));
         }
-        Ok(stream(begun, excerpt))
+        let mut response = stream(begun, excerpt);
+        if self.ignores_ranges(location.origin()) {
+            response.headers_mut().remove(header::ACCEPT_RANGES);
+        }
+        Ok(response)
     }
 }
 

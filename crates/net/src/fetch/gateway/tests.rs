@@ -120,6 +120,10 @@ fn shared_object(object: &[u8]) -> impl Fn(&ReceivedRequest) -> Reply + Send + S
     use super::super::tests::server::correct_reply;
     let (object, gate) = (object.to_vec(), Arc::new(tokio::sync::Semaphore::new(0)));
     move |request| {
+        let length = object.len();
+        if request.range.is_some_and(|(start, _)| start >= length as u64) {
+            return Reply::plain(416, &[("content-range", &format!("bytes */{length}"))], b"");
+        }
         let mut reply = correct_reply(request, &object, ETAG);
         reply.set("content-type", "video/mp4");
         if request.from == IpAddr::from([127, 0, 0, 1]) && request.index == 0 {

@@ -108,6 +108,18 @@ fn a_list_has_byte_ranges() {
 }
 
 #[test]
+fn a_list_may_state_the_sizes_of_files() {
+    let mpd = one(
+        r#"<SegmentList duration="2" xmlns:m="urn:manyways:film:1"><SegmentURL media="a" m:size="400000"/>
+        <SegmentURL media="b"/><SegmentURL media="c" m:size="4 kB"/>
+        <SegmentURL media="d" mediaRange="0-9" m:size="70"/></SegmentList>"#,
+    );
+    let video = first(dash(&mpd));
+    let sizes = video.segments().iter().map(|one| one.size().map(Size::as_bytes));
+    assert_eq!(sizes.collect::<Vec<_>>(), [Some(400_000), None, None, Some(10)]);
+}
+
+#[test]
 fn an_index_is_added_later() {
     let mpd = one(
         r#"<BaseURL>v.mp4</BaseURL><SegmentBase indexRange="800-851"><Initialization range="0-799"/></SegmentBase>"#,

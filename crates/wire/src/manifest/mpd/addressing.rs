@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use manyways_unit::Span;
+use manyways_unit::{Size, Span};
 
 use super::super::film::{
     FilmError, Listing, MAX_SEGMENTS, Resource, Segments, resolved, span, whole,
@@ -149,7 +149,12 @@ impl Addressing<'_, '_> {
                 (None, None, _) => return Err(FilmError::NoDuration),
             };
             let resource = self.resource(element, "media", "mediaRange")?;
-            segments.push(resource, time)?;
+            let segment = segments.push(resource, time)?;
+            // An attribute of another namespace may have the same name and any value.
+            segment.file_size = element
+                .attribute("size")
+                .and_then(|text| whole(text.trim_ascii()))
+                .map(Size::from_bytes);
         }
         let listing = Listing::Segments(segments.finish(self.is_live)?);
         Ok((self.initialization(elements)?, listing))

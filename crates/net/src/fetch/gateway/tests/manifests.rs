@@ -143,3 +143,36 @@ async fn a_manifest_that_cannot_be_read_is_not_passed_on() {
         assert!(answer.text().contains(words), "{name}: {}", answer.text());
     }
 }
+
+/// The player's request for a segment goes out over both paths at once.
+#[tokio::test]
+async fn lengths_in_an_mpd_are_known_before_the_request() {
+    let film = object(400_000);
+    let gateway = Running::start(move |request| match request.target.as_str() {
+        "/films/x.mpd" => manifest(
+            "application/dash+xml",
+            "<MPD type='static' mediaPresentationDuration='PT4S' \
+             xmlns:manyways='urn:manyways:film:1'><Period><AdaptationSet contentType='video'>\
+             <Representation id='1' bandwidth='9' mimeType='video/mp4'><BaseURL>/v/</BaseURL>\
+             <SegmentList duration='2'><SegmentURL media='1.m4s' manyways:size='400000'/>\
+             <SegmentURL media='2.m4s' manyways:size='many'/></SegmentList>\
+             </Representation></AdaptationSet></Period></MPD>",
+        ),
+        _ => correct_reply(request, &film, ETAG),
+    })
+    .await;
+    let mut player = gateway.player().await;
+    let answer = player.get(&format!("{}x.mpd", gateway.root), &[]).await;
+    assert!(answer.text().contains("manyways:size='400000'"), "{}", answer.text());
+    let port = gateway.server.address.port();
+    for (name, expected) in [("1.m4s", true), ("2.m4s", false)] {
+        let before = gateway.server.requests().len();
+        let target = format!("{}_o/http/127.0.0.1:{port}/v/{name}", gateway.root);
+        assert_eq!(player.get(&target, &[]).await.body.len(), 400_000);
+        let requests = gateway.server.requests().split_off(before);
+        let mut early = requests.iter();
+        let is_early =
+            early.any(|request| request.range.is_some() && request.header("if-range").is_none());
+        assert_eq!(is_early, expected, "{name}: {requests:?}");
+    }
+}
