@@ -12,7 +12,7 @@ mod tests;
 use manyways_unit::{Random, Rate, Size, Span};
 
 pub use self::ladder::{LADDERS, Ladder, Step, picture_for};
-pub use self::manifest::{Layout, SIZE_NAMESPACE, index, manifests};
+pub use self::manifest::{Layout, index, manifests};
 use crate::mp4::{self, LengthError, Track};
 
 /// Limits of a duration.

@@ -5,10 +5,8 @@ use std::fmt::Write as _;
 use manyways_unit::Span;
 
 use super::{Film, Rung};
+use crate::manifest::SIZE_NAMESPACE;
 use crate::mp4::{self, TIMESCALE};
-
-/// Namespace of the attribute `size`, the length of a segment in bytes, in `list.mpd`.
-pub const SIZE_NAMESPACE: &str = "urn:manyways:film:1";
 
 /// How a film is divided into files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
