@@ -7,9 +7,11 @@
 //! connections are kept, and so are the rate and the round trip of each path: the configuration
 //! MP-H2+BW/L of the paper, with the lengths of objects (+FS) where they are known ([`Learn`]).
 //!
-//! It is not a proxy: it reaches only the servers that [`guard`] permits, and only with a secret in
-//! the URL. It listens on a loopback address, stores nothing, and sends no header of the player to a
-//! server. A [`Client`] has one transfer at a time, so there are several, which share what they learn.
+//! It is not a proxy: it reaches only the server of the user's URL, and those in manifests and
+//! redirects of this session, which must have public addresses. It answers only with a secret in the
+//! URL, and if the `Host` is its loopback address or `localhost`. It stores nothing, and sends no
+//! header of the player to a server. A [`Client`] has one transfer at a time, so there are several,
+//! which share what they learn.
 
 mod ask;
 mod content;

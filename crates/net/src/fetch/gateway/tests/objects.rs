@@ -158,10 +158,13 @@ async fn a_body_without_a_length_is_sent_in_chunks() {
     let film = object(300_000);
     let script = {
         let film = film.clone();
-        move |_: &ReceivedRequest| {
+        move |request: &ReceivedRequest| {
             let mut reply = Reply::plain(200, &[], &film);
             reply.remove("content-length");
             reply.after_body = AfterBody::Close;
+            if request.target.ends_with("broken") {
+                (reply.sent_length, reply.after_body) = (200_000, AfterBody::Reset);
+            }
             reply
         }
     };
@@ -169,6 +172,11 @@ async fn a_body_without_a_length_is_sent_in_chunks() {
     let answer = gateway.player().await.get(&format!("{}a.mp4", gateway.root), &[]).await;
     assert_eq!((answer.status, answer.header("content-length")), (200, None));
     assert!(answer.is_complete && answer.body == film);
+    // Without the last chunk, the player knows that bytes are missing.
+    let mut player = gateway.player().await;
+    player.send("GET", &format!("{}broken", gateway.root), &[]).await;
+    let answer = player.answer(true).await;
+    assert!(answer.status != 200 || !answer.is_complete, "{}", answer.body.len());
 }
 
 /// With the length of an object, the second path need not wait for the first response.
