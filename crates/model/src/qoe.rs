@@ -1,4 +1,4 @@
-//! What a network does to an application.
+//! Effects of a network on an application.
 //!
 //! [`page`] has the dependency graph of a page load, and replays it under changed conditions.
 

@@ -1,4 +1,4 @@
-//! What a browser reported of one load of a page.
+//! One load of a page, as a browser reports it.
 //!
 //! All times are since the start of the navigation, the event `navigationStart` of the trace, which
 //! is [`Time::ZERO`]. `Network.*` and `Page.*` are events of the Chrome DevTools Protocol; their
@@ -91,7 +91,7 @@ pub struct Arrival {
     pub bytes: Size,
 }
 
-/// What is requested, from the `type` of DevTools.
+/// Kind of an object, from the `type` of DevTools.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -128,7 +128,7 @@ pub enum Loading {
     Injected,
 }
 
-/// Who made the browser request an object. Numbers are indices of [`Load::requests`].
+/// The cause of a request. Numbers are indices of [`Load::requests`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Initiator {
@@ -247,7 +247,7 @@ pub struct Task {
     pub lines: Option<(u32, u32)>,
 }
 
-/// What the main thread does, by the name of the trace event (phase `X`, or `B` with `E`).
+/// Kind of work of the main thread, by the name of the trace event (phase `X`, or `B` with `E`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskKind {
