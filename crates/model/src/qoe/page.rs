@@ -7,6 +7,6 @@ mod load;
 mod millis;
 
 pub use self::load::{
-    Arrival, EventKind, Initiator, Kind, Load, Loading, Marks, Priority, Protocol, Request, Task,
-    TaskKind, Times, flatten,
+    Arrival, Blocking, EventKind, Initiator, Kind, Load, Loading, Marks, Priority, Protocol,
+    Request, Task, TaskKind, Times, flatten,
 };

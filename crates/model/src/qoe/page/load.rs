@@ -3,8 +3,9 @@
 //! All times are since the start of the navigation, the event `navigationStart` of the trace, which
 //! is [`Time::ZERO`]. `Network.*` and `Page.*` are events of the Chrome DevTools Protocol; their
 //! timestamps (seconds) and those of trace events (microseconds) are of one clock. Trace events are
-//! of the category `devtools.timeline` (with `v8` for `v8.compile`, and `blink.user_timing` and
-//! `loading` for marks), from the renderer's thread `CrRendererMain`.
+//! of the categories `devtools.timeline`, `disabled-by-default-devtools.timeline` (`RunTask`), `v8`
+//! (`v8.compile`), `blink.user_timing` and `loading` (marks), from the thread `CrRendererMain` of the
+//! process that has the last `navigationStart` with a `documentLoaderURL`.
 //!
 //! In JSON, times are milliseconds; a time or a list that is missing is absent or null.
 
@@ -42,10 +43,9 @@ pub struct Request {
     pub loading: Option<Loading>,
     /// `Network.requestWillBeSent`: `initiator`. See [`Initiator`].
     pub initiator: Initiator,
-    /// Nothing is painted before the object is there. Trace event `ResourceSendRequest`:
-    /// `args.data.renderBlocking` is `blocking` or `in_body_parser_blocking`.
+    /// `Network.requestWillBeSent`: `renderBlockingBehavior`.
     #[serde(default)]
-    pub render_blocking: bool,
+    pub blocking: Blocking,
     /// `Network.requestWillBeSent`: `request.initialPriority`.
     #[serde(default)]
     pub priority: Priority,
@@ -67,9 +67,8 @@ pub struct Request {
     /// Bytes of the response's header: `response.encodedDataLength` of `Network.responseReceived`.
     #[serde(default, with = "millis::size")]
     pub headers: Size,
-    /// Bytes of the body that had arrived at some times, both ascending. The sums of
-    /// `Network.dataReceived`'s `encodedDataLength`, or of `dataLength` if the former is 0. May be
-    /// empty.
+    /// Bytes of the body that had arrived at some times, both ascending: the sums of
+    /// `Network.dataReceived`'s `dataLength`. May be empty.
     #[serde(default)]
     pub arrivals: Vec<Arrival>,
     /// The response took no network time: `response.fromDiskCache` or `fromPrefetchCache`, or
@@ -109,10 +108,12 @@ pub enum Kind {
     Other,
 }
 
-/// How a script is loaded. DevTools does not tell; `ResourceSendRequest`'s `renderBlocking` does for
-/// scripts in a document: `blocking` and `in_body_parser_blocking` are [`Loading::Blocking`]. The
-/// others are known from the element in the document's text, at [`Initiator::Parser`]'s place, or
-/// from `DOM.getDocument` after the load (attributes `async`, `defer`, `type`).
+/// Loading mode of a script. DevTools does not report it; Chromium 156 has, for scripts that the
+/// parser found (`initiator.type` is `parser`): `renderBlockingBehavior` `Blocking` or
+/// `InBodyParserBlocking` for [`Loading::Blocking`], `PotentiallyBlocking` for [`Loading::Async`], and
+/// `NonBlocking` for [`Loading::Deferred`] (priority `Low`) and [`Loading::Module`] (`High`). With
+/// `initiator.type` `script`, a script is [`Loading::Injected`] if the initiator has a `stack`, else
+/// an import of a module, thus [`Loading::Module`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Loading {
@@ -128,7 +129,24 @@ pub enum Loading {
     Injected,
 }
 
-/// The cause of a request. Numbers are indices of [`Load::requests`].
+/// Effect of an object on painting and on the parser, in the words of DevTools.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Blocking {
+    /// `Blocking`: nothing is painted before, an object of the head.
+    Render,
+    /// `InBodyParserBlocking`: nothing behind it is parsed before.
+    Parser,
+    /// `PotentiallyBlocking`: an `async` script.
+    Potential,
+    /// `NonBlocking`, or nothing.
+    #[default]
+    None,
+}
+
+/// The cause of a request as DevTools has it, which is not always the true one: an image that a script
+/// inserts has the parser as its initiator. The graph corrects this from the task in which the
+/// request was issued. Numbers are indices of [`Load::requests`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Initiator {
@@ -138,13 +156,14 @@ pub enum Initiator {
     /// `initiator.url` a document. Line and column from 0, as DevTools has them.
     Parser { document: usize, line: Option<u32>, column: Option<u32> },
     /// A script with a URL of its own: `initiator.type` is `script`; the URL of the innermost frame
-    /// of `initiator.stack` (or of its `parent`s, if the stack is empty) is the one of that request.
+    /// of `initiator.stack` (or of its `parent`s, if the stack is empty) is the one of that request. For
+    /// imports of modules, `initiator.url`.
     Script { request: usize },
     /// An inline script, or a handler in an attribute, of a document: the innermost frame has the
     /// document's URL. Its line, from 0.
     InlineScript { document: usize, line: Option<u32> },
-    /// A style sheet (imports, fonts, images): `initiator.type` is `parser` or `other`, and
-    /// `initiator.url` a style sheet's.
+    /// A style sheet (imports, fonts, images): `initiator.type` is `parser`, and `initiator.url` a style
+    /// sheet's.
     Style { request: usize },
     /// The response of that request redirected: `redirectResponse` is present.
     Redirect { request: usize },
@@ -185,15 +204,12 @@ pub enum Protocol {
 /// whose fields are milliseconds after `timing.requestTime` (seconds), -1 if they did not happen.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Times {
-    /// The browser knows that it will need the object: trace event `ResourceWillSendRequest` of the
-    /// same `requestId`, or `issued`.
-    #[serde(default, with = "millis::option")]
-    pub discovered: Option<Time>,
-    /// The renderer hands the request to the network service: `Network.requestWillBeSent`'s
-    /// `timestamp` (trace: `ResourceSendRequest`).
+    /// The renderer wants the object: `Network.requestWillBeSent`'s `timestamp` (trace:
+    /// `ResourceSendRequest`, the same time).
     #[serde(default, with = "millis::option")]
     pub issued: Option<Time>,
-    /// The network service begins to look for a connection: `timing.requestTime`.
+    /// The network service begins to look for a connection: `timing.requestTime`. Until then, the
+    /// browser held back a request of low priority.
     #[serde(default, with = "millis::option")]
     pub started: Option<Time>,
     /// `timing.dnsStart`.
@@ -202,7 +218,7 @@ pub struct Times {
     /// `timing.dnsEnd`.
     #[serde(default, with = "millis::option")]
     pub dns_end: Option<Time>,
-    /// `timing.connectStart`. Includes DNS and TLS, as in Navigation Timing.
+    /// `timing.connectStart`, after DNS. Until `connect_end`, TCP's handshake and that of TLS.
     #[serde(default, with = "millis::option")]
     pub connect_start: Option<Time>,
     /// `timing.connectEnd`.
@@ -240,9 +256,9 @@ pub struct Task {
     /// [`TaskKind::ParseStyle`] (`args.data.styleSheetUrl`).
     #[serde(default)]
     pub request: Option<usize>,
-    /// Lines of the document, from 0: of [`TaskKind::ParseHtml`] the first and the one behind the last
-    /// (`args.beginData.startLine`, `args.endData.endLine`; the latter is -1 at the end of the
-    /// document, then it is `u32::MAX`); of an inline script its own (`args.data.lineNumber` - 1) twice.
+    /// Lines of the document, from 0: of [`TaskKind::ParseHtml`] the first and the last one
+    /// (`args.beginData.startLine`, `args.endData.endLine`), of an inline script its own
+    /// (`args.data.lineNumber` - 1) twice.
     #[serde(default)]
     pub lines: Option<(u32, u32)>,
 }
@@ -269,7 +285,7 @@ pub enum TaskKind {
     Timer,
     /// `EventDispatch`
     Event(EventKind),
-    /// `FunctionCall`, also `XHRReadyStateChange` and `XHRLoad`; `RunMicrotasks`
+    /// `FunctionCall`, `RunMicrotasks`, `XHRReadyStateChange`, `XHRLoad`
     Function,
     /// Time of `RunTask` that no other event covers, if it is longer than 1 ms; `MinorGC` and
     /// `MajorGC`.
@@ -288,8 +304,8 @@ pub enum EventKind {
     Other,
 }
 
-/// Milestones of the main frame: trace events with `args.frame` (or `args.data.frame`) of it, or
-/// `performance.getEntries()` after the load.
+/// Milestones of the main frame: trace events of `blink.user_timing` and `loading` with the frame of the
+/// navigation, or `performance.getEntries()` after the load.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Marks {
     /// The parser has ended: `domInteractive`.
