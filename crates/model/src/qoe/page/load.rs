@@ -209,7 +209,7 @@ pub struct Times {
     #[serde(default, with = "millis::option")]
     pub issued: Option<Time>,
     /// The network service begins to look for a connection: `timing.requestTime`. Until then, the
-    /// browser held back a request of low priority.
+    /// browser delayed a request of low priority.
     #[serde(default, with = "millis::option")]
     pub started: Option<Time>,
     /// `timing.dnsStart`.
