@@ -34,7 +34,8 @@ pub struct Graph {
     pub(super) dependents: Dependents,
     /// Requests that the browser delayed.
     pub(super) delayable: Vec<bool>,
-    dispatch_lag: f64,
+    /// Time in which the browser hands each request on.
+    pub(super) dispatch_lag: Vec<f64>,
     pub(super) dom_interactive: Mark,
     pub(super) loaded: Mark,
     pub(super) first_paint: Option<Mark>,
@@ -57,6 +58,8 @@ pub(super) struct Dependents {
     pub done: Vec<Vec<Node>>,
     /// For each task, requests and the time of the task before them.
     pub within: Vec<Vec<(usize, f64)>>,
+    /// For each task, requests whose priority it raises, and the time of the task before that.
+    pub boosts: Vec<Vec<(usize, f64)>>,
     /// For each request and each number of parts, from 0.
     pub arrived: Vec<Vec<Vec<Node>>>,
     /// For each request.
@@ -130,7 +133,7 @@ impl Graph {
             loaded,
             first_paint: seconds(load.marks.first_contentful_paint).map(paint),
             largest_paint: seconds(load.marks.largest_contentful_paint).map(paint),
-            dependents: dependents(&waits),
+            dependents: dependents(load, &work, &waits),
             steps,
             work,
             waits,
@@ -167,25 +170,13 @@ impl Graph {
         Some(Span::from_secs_f64(self.network.origins[carriage.origin].round_trip))
     }
 
-    /// Time in which the browser hands a request on.
-    pub(super) fn dispatch_lag(&self, request: usize) -> f64 {
-        let steps = &self.steps[request];
-        if self.delayable[request] { self.dispatch_lag } else { steps.started - steps.issued }
-    }
-
     /// Time to open a connection for a request.
     pub(super) fn handshake(&self, request: usize) -> f64 {
         let steps = &self.steps[request];
-        let own = steps.handshake > 0.0 && !self.requests[request].reused;
-        // The first connection, of the navigation, is opened before the request.
-        let opened_before = request == 0 && self.requests[request].kind == Kind::Document;
-        match (own, opened_before) {
-            (true, _) => steps.handshake,
-            (false, true) => 0.0,
-            (false, false) => {
-                self.network.origins[self.network.carriages[request].origin].handshake
-            }
+        if steps.handshake > 0.0 && !self.requests[request].reused {
+            return steps.handshake;
         }
+        self.network.origins[self.network.carriages[request].origin].handshake
     }
 
     /// Time between having a connection and sending.
@@ -203,34 +194,50 @@ impl Mark {
     }
 }
 
-/// The usual time between wanting an object and looking for a connection, and which requests waited
-/// longer.
-fn delays(load: &Load, steps: &[Steps]) -> (f64, Vec<bool>) {
-    let delay = |steps: &Steps| steps.started - steps.issued;
-    let mut usual: Vec<f64> = steps.iter().filter(|steps| steps.timed).map(delay).collect();
-    usual.sort_by(f64::total_cmp);
-    // Low priority is frequent, delay is not: less than half of the requests are delayed.
-    let usual = usual.get(usual.len() / 4).copied().unwrap_or_default();
-    let delayed = |(request, steps): (&Request, &Steps)| {
-        let kind = request.kind != Kind::Document;
-        steps.timed
-            && kind
-            && request.priority <= Priority::Medium
-            && delay(steps) > usual + DELAYED
+/// The time in which the browser handed each request on, and which requests it delayed. Requests of high
+/// priority are not delayed: the one that was issued next to another tells the usual time.
+fn delays(load: &Load, steps: &[Steps]) -> (Vec<f64>, Vec<bool>) {
+    let delay = |index: usize| steps[index].started - steps[index].issued;
+    let timed = (0..steps.len()).filter(|index| steps[*index].timed);
+    let prompt = timed.filter(|index| load.requests[*index].priority > Priority::Medium);
+    let mut usual: Vec<(f64, f64)> =
+        prompt.map(|index| (steps[index].issued, delay(index))).collect();
+    usual.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let nearest = |time: f64| {
+        let after = usual.partition_point(|(issued, _)| *issued < time);
+        let around = after.saturating_sub(1)..(after + 1).min(usual.len());
+        let distance = |index: &usize| (usual[*index].0 - time).abs();
+        around
+            .min_by(|a, b| distance(a).total_cmp(&distance(b)))
+            .map_or(0.0, |index| usual[index].1)
     };
-    (usual, load.requests.iter().zip(steps).map(delayed).collect())
+    let of = |index: usize| {
+        let request = &load.requests[index];
+        let usual = nearest(steps[index].issued);
+        let low = request.kind != Kind::Document && request.priority <= Priority::Medium;
+        let delayed = steps[index].timed && low && delay(index) > usual + DELAYED;
+        (if delayed { usual } else { delay(index) }, delayed)
+    };
+    (0..steps.len()).map(of).unzip()
 }
 
-fn dependents(waits: &Waits) -> Dependents {
+fn dependents(load: &Load, work: &[Work], waits: &Waits) -> Dependents {
     let parts =
         waits.arrivals.iter().map(|arrivals| vec![Vec::new(); arrivals.len() + 1]).collect();
     let mut dependents = Dependents {
         start: Vec::new(),
         done: vec![Vec::new(); waits.tasks.len()],
         within: vec![Vec::new(); waits.tasks.len()],
+        boosts: vec![Vec::new(); waits.tasks.len()],
         arrived: parts,
         ended: vec![Vec::new(); waits.requests.len()],
     };
+    for (index, request) in load.requests.iter().enumerate() {
+        let Some(time) = request.boosted.map(Time::as_secs_f64) else { continue };
+        if let Some(task) = work.partition_point(|task| task.start <= time).checked_sub(1) {
+            dependents.boosts[task].push((index, time.min(work[task].end) - work[task].start));
+        }
+    }
     let tasks = waits.tasks.iter().enumerate().map(|(task, wait)| (Node::Task(task), wait));
     let requests =
         waits.requests.iter().enumerate().map(|(index, wait)| (Node::Request(index), wait));

@@ -7,14 +7,16 @@
 //! one made the response wait, an idle one did not. Windows of TCP that are smaller than the path
 //! holds (slow start) cost round trips.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::load::{Load, Protocol};
 use super::steps::Steps;
 use crate::slow_start;
 
-/// The capacity is the greatest rate over this time.
-const CAPACITY_WINDOW: f64 = 0.15;
+/// The capacity is the greatest rate over this part of the load, within limits: bytes that follow a
+/// lost packet come to the browser together, and look faster than the bottleneck.
+const CAPACITY_WINDOW: f64 = 1.0 / 3.0;
+const CAPACITY_WINDOWS: (f64, f64) = (0.15, 1.0);
 /// A response that was read at once took at least this time.
 const MIN_RECEPTION: f64 = 0.001;
 /// Round trip where no request tells one.
@@ -27,6 +29,8 @@ pub(super) struct Origin {
     /// Typical time to open a connection.
     pub handshake: f64,
     pub multiplexed: bool,
+    /// Connections that were open before a request needed them.
+    pub spare: usize,
 }
 
 /// How a response came through the network. Times in seconds.
@@ -175,6 +179,7 @@ fn origins(load: &Load, steps: &[Steps]) -> (Vec<usize>, Vec<Origin>) {
     let mut trips = vec![f64::INFINITY; numbers.len()];
     let mut waits = vec![f64::INFINITY; numbers.len()];
     let mut multiplexed = vec![false; numbers.len()];
+    let spare = spare(load, steps, &of_request, numbers.len());
     for (index, steps) in steps.iter().enumerate().filter(|(_, steps)| steps.timed) {
         let origin = of_request[index];
         waits[origin] = waits[origin].min(steps.first_byte - steps.sent);
@@ -193,10 +198,42 @@ fn origins(load: &Load, steps: &[Steps]) -> (Vec<usize>, Vec<Origin>) {
         let times = &mut handshakes[index];
         times.sort_by(f64::total_cmp);
         let handshake = times.get(times.len() / 2).copied().unwrap_or(round_trip);
-        Origin { round_trip, handshake, multiplexed: multiplexed[index] }
+        Origin { round_trip, handshake, multiplexed: multiplexed[index], spare: spare[index] }
     };
     let origins = (0..numbers.len()).map(origin).collect();
     (of_request, origins)
+}
+
+/// Connections to each origin that a browser had opened in advance: those that were used although no
+/// request had waited for their handshakes.
+fn spare(load: &Load, steps: &[Steps], of_request: &[usize], origins: usize) -> Vec<usize> {
+    // Times at which a connection was open, and at which one was used for the first time.
+    let mut events: Vec<(f64, bool, usize)> = Vec::new();
+    let mut order: Vec<usize> = (0..steps.len()).filter(|index| steps[*index].timed).collect();
+    order.sort_by(|a, b| steps[*a].sent.total_cmp(&steps[*b].sent));
+    let mut seen = BTreeSet::new();
+    for index in order {
+        let (request, steps) = (&load.requests[index], &steps[index]);
+        if steps.handshake > 0.0 && !request.reused {
+            events.push((steps.started + steps.dns + steps.handshake, false, of_request[index]));
+        }
+        if request.connection.is_some_and(|connection| seen.insert(connection)) {
+            events.push((steps.sent, true, of_request[index]));
+        }
+    }
+    events.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    let mut unused = vec![0_usize; origins];
+    let mut spare = vec![0; origins];
+    for (_, is_use, origin) in events {
+        if !is_use {
+            unused[origin] += 1;
+        } else if unused[origin] > 0 {
+            unused[origin] -= 1;
+        } else {
+            spare[origin] += 1;
+        }
+    }
+    spare
 }
 
 /// Bytes of all responses over time: points, between which the count grows steadily.
@@ -231,10 +268,11 @@ impl Arrived {
 
     /// Bytes a second.
     fn capacity(&self) -> f64 {
-        let rate = |start: f64| {
-            (self.until(start + CAPACITY_WINDOW) - self.until(start)) / CAPACITY_WINDOW
-        };
-        let rates = self.0.iter().map(|(time, _)| rate(*time).max(rate(*time - CAPACITY_WINDOW)));
+        let Some((first, last)) = self.0.first().zip(self.0.last()) else { return 0.0 };
+        let window = (last.0 - first.0) * CAPACITY_WINDOW;
+        let window = window.clamp(CAPACITY_WINDOWS.0, CAPACITY_WINDOWS.1);
+        let rate = |start: f64| (self.until(start + window) - self.until(start)) / window;
+        let rates = self.0.iter().map(|(time, _)| rate(*time).max(rate(*time - window)));
         rates.fold(0.0, f64::max)
     }
 
@@ -242,7 +280,10 @@ impl Arrived {
         if end <= start || capacity <= 0.0 {
             return 0.0;
         }
-        ((self.until(end) - self.until(start)) / (capacity * (end - start))).clamp(0.0, 1.0)
+        ((self.until(end) - self.until(start))
+            / (capacity * (end - start))
+            / std::env::var("SAT").ok().and_then(|v| v.parse().ok()).unwrap_or(1.0))
+        .clamp(0.0, 1.0)
     }
 }
 

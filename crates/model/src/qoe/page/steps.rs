@@ -2,10 +2,12 @@
 
 use manyways_unit::Time;
 
-use super::load::{EventKind, Kind, Load, Request, Task, TaskKind, flatten};
+use super::load::{EventKind, Load, Request, Task, TaskKind, flatten};
 
 /// Pieces of a nested task follow each other within this time.
 const CONTINUES: f64 = 2e-6;
+/// Work of no known kind that is shorter belongs to the tasks around it.
+const MIN_OTHER: f64 = 0.001;
 
 /// When a request reached its steps, each not before the one above.
 #[derive(Clone, Copy, Debug)]
@@ -84,38 +86,61 @@ pub(super) fn work(load: &Load, steps: &[Steps]) -> (Vec<Work>, usize) {
         start
     });
     let mut work: Vec<Work> = Vec::with_capacity(tasks.len());
+    let mut load_event = None;
+    // The end of the last task, also of one that is not kept.
     let mut last = 0.0;
     for task in &tasks {
         let start = task.start.as_secs_f64().max(last);
         let end = task.end.as_secs_f64().max(start);
-        let request = task.request.filter(|request| *request < load.requests.len());
-        let continues = !work.is_empty() && start - last <= CONTINUES;
-        work.push(Work { kind: task.kind, start, end, request, lines: task.lines, continues });
+        let follows = start - last <= CONTINUES;
         last = end;
-    }
-    let first = tasks
-        .iter()
-        .position(|task| task.start == load_start && task.kind == TaskKind::Event(EventKind::Load));
-    adopt(&mut work, load);
-    (work, first.unwrap_or_default())
-}
-
-/// A timer's own piece belongs to the script of the function that it calls, and a compilation inside a
-/// script's evaluation is a part of it.
-fn adopt(work: &mut [Work], load: &Load) {
-    for index in 1..work.len() {
-        let (before, this) = (work[index - 1], work[index]);
-        if !this.continues {
+        if task.kind == TaskKind::Other && end - start < MIN_OTHER {
             continue;
         }
-        if before.kind == TaskKind::Timer && this.kind == TaskKind::Function {
-            work[index - 1].request = before.request.or(this.request);
-        }
-        let script = |request: usize| load.requests[request].kind == Kind::Script;
-        if this.kind == TaskKind::Compile && before.kind == TaskKind::EvaluateScript {
-            if this.request == before.request || !before.request.is_some_and(script) {
-                work[index].kind = TaskKind::EvaluateScript;
+        let request = task.request.filter(|request| *request < load.requests.len());
+        let kind = match work.last() {
+            // Compilation is a part of a script's evaluation.
+            Some(Work { kind: TaskKind::EvaluateScript, request: of, .. })
+                if follows && task.kind == TaskKind::Compile && *of == request =>
+            {
+                TaskKind::EvaluateScript
             }
+            _ => task.kind,
+        };
+        let is_load = task.start == load_start && task.kind == TaskKind::Event(EventKind::Load);
+        match work.last_mut() {
+            Some(before)
+                if follows && !is_load && (before.kind, before.request) == (kind, request) =>
+            {
+                before.end = end;
+                before.lines = before.lines.or(task.lines);
+            }
+            before => {
+                let continues = before.is_some_and(|before| start - before.end <= CONTINUES);
+                if is_load {
+                    load_event.get_or_insert(work.len());
+                }
+                work.push(Work {
+                    kind: task.kind,
+                    start,
+                    end,
+                    request,
+                    lines: task.lines,
+                    continues,
+                });
+            }
+        }
+    }
+    adopt(&mut work);
+    (work, load_event.unwrap_or_default())
+}
+
+/// A timer's own piece belongs to the script of the function that it calls.
+fn adopt(work: &mut [Work]) {
+    for index in 1..work.len() {
+        let (before, this) = (work[index - 1], work[index]);
+        if this.continues && before.kind == TaskKind::Timer && this.kind == TaskKind::Function {
+            work[index - 1].request = before.request.or(this.request);
         }
     }
 }

@@ -221,12 +221,7 @@ impl Builder<'_> {
                 self.follow(Some(0), index, &mut points)
             }
             (TaskKind::Style | TaskKind::Layout | TaskKind::Paint, _) if !task.continues => {
-                points.extend(self.parsers.first().and_then(|parser| parser.last).map(Point::Done));
-                for (request, one) in self.load.requests.iter().enumerate() {
-                    if one.kind == Kind::Style && blocks_scripts(one.blocking) {
-                        points.extend(self.parsed[request].map(Point::Done));
-                    }
-                }
+                self.painted(busy_since, &mut points);
             }
             (TaskKind::Timer, Some(script)) => {
                 points.extend(self.executed[script].map(Point::Done))
@@ -240,6 +235,20 @@ impl Builder<'_> {
             points.push(self.reaction(index, busy_since));
         }
         points
+    }
+
+    /// The first frames wait for the parser and for the sheets; later ones have other causes.
+    fn painted(&self, busy_since: f64, points: &mut Vec<Point>) {
+        points.extend(self.parsers.first().and_then(|parser| parser.last).map(Point::Done));
+        for (request, one) in self.load.requests.iter().enumerate() {
+            if one.kind == Kind::Style && blocks_scripts(one.blocking) {
+                points.extend(self.parsed[request].map(Point::Done));
+            }
+        }
+        let last = points.iter().map(|point| self.time(*point)).fold(0.0, f64::max);
+        if busy_since - last > MAX_REACTION {
+            points.clear();
+        }
     }
 
     /// The parser of a document goes on with a task.
@@ -328,30 +337,27 @@ impl Builder<'_> {
         }
     }
 
-    /// The cause of a task about which nothing else is known: the last request that ended before it,
-    /// if that is near, or the task before it.
+    /// The cause of a task about which nothing else is known: the last request that ended before it, or
+    /// the last part of the page that arrived, if that is near; else the task before it.
     fn reaction(&self, index: usize, busy_since: f64) -> Point {
         let start = self.work[index].start;
         let before = self.by_end.partition_point(|request| self.steps[*request].ended <= start);
-        let since = (busy_since - MAX_REACTION).max(start - 10.0 * MAX_REACTION);
+        let since = busy_since - MAX_REACTION;
+        let ended = self.by_end[..before].iter().rev().copied();
+        let near = ended.take_while(|request| self.steps[*request].ended >= since);
         let function = self.work[index].kind == TaskKind::Function;
-        let near = self.by_end[..before]
-            .iter()
-            .rev()
-            .take_while(|request| self.steps[**request].ended >= since);
-        let fetched =
-            near.clone().find(|request| self.load.requests[**request].kind == Kind::Fetch);
-        let ended = if function { fetched.or(near.clone().next()) } else { near.clone().next() };
-        match (ended, index.checked_sub(1)) {
-            (Some(request), Some(task))
-                if self.steps[*request].ended <= self.work[task].end && !function =>
-            {
-                Point::Done(task)
-            }
-            (Some(request), _) => Point::Ended(*request),
-            (None, Some(task)) => Point::Done(task),
-            (None, None) => Point::Start,
+        let fetched = near.clone().find(|request| self.load.requests[*request].kind == Kind::Fetch);
+        if let (true, Some(request)) = (function, fetched) {
+            return Point::Ended(request);
         }
+        let last_task = index.checked_sub(1).map(|task| (self.work[task].end, Point::Done(task)));
+        let arrived = self.parsers.first().map(|parser| self.arrived(parser.document, start));
+        let arrived =
+            arrived.map(|point| (self.time(point), point)).filter(|(time, _)| *time <= start);
+        let ended =
+            near.clone().next().map(|request| (self.steps[request].ended, Point::Ended(request)));
+        let causes = [last_task, arrived, ended].into_iter().flatten();
+        causes.max_by(|a, b| a.0.total_cmp(&b.0)).map_or(Point::Start, |(_, point)| point)
     }
 
     /// The load event waits for all objects except those of `fetch()`, and for parsing.
@@ -417,6 +423,9 @@ impl Builder<'_> {
             };
             work.kind == TaskKind::ParseHtml && reached
         };
-        parser.tasks.iter().copied().find(behind)
+        let first = parser.tasks.iter().copied().find(behind)?;
+        // An inline script may interrupt the same run of the parser.
+        let same = |task: &usize| self.work[*task].lines == self.work[first].lines;
+        parser.tasks.iter().copied().rev().find(|task| behind(task) && same(task))
     }
 }

@@ -15,8 +15,13 @@ use super::{Change, Replay, RequestTimes};
 /// While the parser is in the head, a request of low priority starts only if fewer than this number
 /// run. Source: Chromium's `ResourceLoadScheduler`, observed with Chromium 156.
 const MAX_RUNNING_IN_HEAD: usize = 2;
+/// The same for requests of medium priority, of which fewer than two others may run.
+const MAX_RUNNING_OF_MEDIUM: usize = 3;
 /// Running requests of low priority to origins of HTTP/1.1. Source: Chromium's `ResourceScheduler`.
 const MAX_DELAYABLE: usize = 10;
+
+/// Time in which the browser starts a request that it had delayed.
+const RELEASE_LAG: f64 = 0.001;
 
 /// What each activity of a replay waited for last.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -53,7 +58,11 @@ pub(in super::super) struct TaskTrail {
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Event {
     Ready(Node),
+    /// The priority of a request becomes high.
+    Boost(usize),
     TaskEnd(usize),
+    /// The main thread takes its next task.
+    Next,
     /// The request looks for a connection.
     Started(usize),
     /// A connection to the origin is open, which began at that time.
@@ -116,6 +125,8 @@ struct Engine<'a> {
     delayed: BTreeSet<(Reverse<Priority>, usize)>,
     /// Requests that run, by their priority.
     in_flight: [usize; Priority::VeryHigh as usize + 1],
+    running_requests: Vec<bool>,
+    priorities: Vec<Priority>,
     in_head: bool,
     added: Vec<f64>,
     trail: Trail,
@@ -159,6 +170,15 @@ impl<'a> Engine<'a> {
                 *added += delay.as_secs_f64();
             }
         }
+        // The browser opens more than one connection for the page, if it opens one at all.
+        let opens = graph.steps.first().is_some_and(|steps| steps.handshake > 0.0);
+        let of_page = graph.network.carriages.first().map(|carriage| carriage.origin);
+        let origins = graph.network.origins.iter().enumerate();
+        let pools = origins.map(|(index, origin)| {
+            let at_once = !opens || of_page != Some(index);
+            Pool::new(origin.multiplexed, origin.spare, at_once)
+        });
+        let pools = pools.collect();
         let request = RequestTrail {
             issued: 0.0,
             started: 0.0,
@@ -178,12 +198,7 @@ impl<'a> Engine<'a> {
             events: BinaryHeap::new(),
             order: 0,
             link: Link::new(change.rate_factor),
-            pools: graph
-                .network
-                .origins
-                .iter()
-                .map(|origin| Pool::new(origin.multiplexed))
-                .collect(),
+            pools,
             pending_requests: graph
                 .waits
                 .requests
@@ -197,6 +212,8 @@ impl<'a> Engine<'a> {
             parts: vec![0; requests],
             delayed: BTreeSet::new(),
             in_flight: [0; Priority::VeryHigh as usize + 1],
+            running_requests: vec![false; requests],
+            priorities: graph.requests.iter().map(|request| request.priority).collect(),
             in_head: graph.waits.body.is_some(),
             added,
             trail: Trail {
@@ -242,9 +259,11 @@ impl<'a> Engine<'a> {
         match event {
             Event::Ready(Node::Task(task)) => {
                 self.ready.insert(task);
-                self.run_next();
+                self.at(self.now, Event::Next);
             }
+            Event::Next => self.run_next(),
             Event::Ready(Node::Request(request)) => self.issue(request),
+            Event::Boost(request) => self.boost(request),
             Event::TaskEnd(task) => {
                 self.running = None;
                 self.last_task = Some(task);
@@ -252,7 +271,8 @@ impl<'a> Engine<'a> {
                 for node in nodes {
                     self.came(*node, point);
                 }
-                self.run_next();
+                // After everything that became ready with this task.
+                self.at(self.now, Event::Next);
             }
             Event::Started(request) => self.connect(request),
             Event::Opened { origin, since } => {
@@ -336,6 +356,9 @@ impl<'a> Engine<'a> {
             let time = start + within * factor;
             self.events.push(Reverse(Timed { time, order: self.order, event }));
         }
+        for (request, within) in &self.graph.dependents.boosts[task] {
+            self.at(start + within * factor, Event::Boost(*request));
+        }
         self.at(end, Event::TaskEnd(task));
         if self.graph.waits.body == Some(task) {
             self.in_head = false;
@@ -347,25 +370,37 @@ impl<'a> Engine<'a> {
         let trail = &mut self.trail.requests[request];
         trail.issued = self.now;
         trail.cause = self.pending_requests[request].cause;
-        let priority = self.graph.requests[request].priority;
+        let priority = self.priorities[request];
         if self.graph.delayable[request] && !self.may_start(priority) {
             self.delayed.insert((Reverse(priority), request));
         } else {
-            self.dispatch(request);
+            self.dispatch(request, self.graph.dispatch_lag[request]);
         }
     }
 
     /// Whether the browser starts a request of low priority.
     fn may_start(&self, priority: Priority) -> bool {
         let running = |low: Priority| self.in_flight[..=low as usize].iter().sum::<usize>();
-        if self.in_head {
-            let limit =
-                if priority == Priority::Medium { Priority::Medium } else { Priority::VeryHigh };
-            if running(limit) >= MAX_RUNNING_IN_HEAD {
-                return false;
+        let of_medium = self.in_flight[Priority::Medium as usize];
+        let fits = match priority {
+            _ if !self.in_head => true,
+            Priority::Medium => {
+                of_medium < MAX_RUNNING_IN_HEAD && running(Priority::Medium) < MAX_RUNNING_OF_MEDIUM
             }
+            _ => running(Priority::VeryHigh) < MAX_RUNNING_IN_HEAD,
+        };
+        fits && (priority > Priority::Low || running(Priority::Low) < MAX_DELAYABLE)
+    }
+
+    fn boost(&mut self, request: usize) {
+        let before = std::mem::replace(&mut self.priorities[request], Priority::High);
+        if self.delayed.remove(&(Reverse(before), request)) {
+            self.dispatch(request, RELEASE_LAG);
+        } else if self.running_requests[request] {
+            self.in_flight[before as usize] -= self.counts(request);
+            self.in_flight[Priority::High as usize] += self.counts(request);
+            self.release(None);
         }
-        priority > Priority::Low || running(Priority::Low) < MAX_DELAYABLE
     }
 
     /// Starts requests that were delayed, now that `ended` has, in the order of their priority.
@@ -376,7 +411,7 @@ impl<'a> Engine<'a> {
                 let Some(next) = self.delayed.range(of_priority).next().copied() else { break };
                 self.delayed.remove(&next);
                 self.trail.requests[next.1].released_by = ended;
-                self.dispatch(next.1);
+                self.dispatch(next.1, RELEASE_LAG);
             }
         }
     }
@@ -386,9 +421,10 @@ impl<'a> Engine<'a> {
         usize::from(self.graph.requests[request].kind != Kind::Document)
     }
 
-    fn dispatch(&mut self, request: usize) {
+    fn dispatch(&mut self, request: usize, lag: f64) {
         let steps = &self.graph.steps[request];
-        self.in_flight[self.graph.requests[request].priority as usize] += self.counts(request);
+        self.running_requests[request] = true;
+        self.in_flight[self.priorities[request] as usize] += self.counts(request);
         if self.change.cached || !steps.timed {
             let fixed = if self.change.cached {
                 0.0
@@ -399,14 +435,14 @@ impl<'a> Engine<'a> {
             (trail.started, trail.sent, trail.first_byte) = (self.now, self.now, self.now);
             self.at(self.now + fixed, Event::Ended(request));
         } else {
-            self.at(self.now + self.graph.dispatch_lag(request), Event::Started(request));
+            self.at(self.now + lag, Event::Started(request));
         }
     }
 
     fn connect(&mut self, request: usize) {
         self.trail.requests[request].started = self.now;
         let origin = self.graph.network.carriages[request].origin;
-        match self.pools[origin].request(request, self.graph.requests[request].priority) {
+        match self.pools[origin].request(request, self.priorities[request]) {
             Step::Send(left) => {
                 self.trail.requests[request].connection_of = left;
                 self.send(request);
@@ -483,7 +519,8 @@ impl<'a> Engine<'a> {
                 self.send(next);
             }
         }
-        self.in_flight[self.graph.requests[request].priority as usize] -= self.counts(request);
+        self.running_requests[request] = false;
+        self.in_flight[self.priorities[request] as usize] -= self.counts(request);
         // All parts, of a response that did not come over the network.
         for node in graph.dependents.arrived[request].iter().skip(self.parts[request]).flatten() {
             self.came(*node, Point::Ended(request));

@@ -14,6 +14,7 @@ const MAX_CONNECTIONS: usize = 6;
 #[derive(Default)]
 pub(super) struct Pool {
     multiplexed: bool,
+    spare: usize,
     opening: usize,
     open: usize,
     /// Who left each idle connection, the last one last.
@@ -32,8 +33,19 @@ pub(super) enum Step {
 }
 
 impl Pool {
-    pub fn new(multiplexed: bool) -> Self {
-        Self { multiplexed, ..Self::default() }
+    /// A pool to which a number of idle connections come, at once or with the first opened one.
+    pub fn new(multiplexed: bool, spare: usize, at_once: bool) -> Self {
+        let mut pool = Self { multiplexed, spare, ..Self::default() };
+        if at_once {
+            pool.add_spare();
+        }
+        pool
+    }
+
+    fn add_spare(&mut self) {
+        self.open += self.spare;
+        self.idle.extend(std::iter::repeat_n(None, self.spare));
+        self.spare = 0;
     }
 
     pub fn request(&mut self, request: usize, priority: Priority) -> Step {
@@ -58,6 +70,7 @@ impl Pool {
     pub fn opened(&mut self) -> Vec<usize> {
         self.opening = self.opening.saturating_sub(1);
         self.open += 1;
+        self.add_spare();
         if self.multiplexed {
             return std::mem::take(&mut self.waiting)
                 .into_iter()
