@@ -20,15 +20,15 @@ const CAPACITY_WINDOWS: (f64, f64) = (0.15, 1.0);
 /// A bottleneck that delivers this part of its capacity to the browser is busy: the rest are headers,
 /// retransmissions, and bytes that wait for a lost packet.
 const BUSY: f64 = 0.7;
-/// Responses that tell the time at the bottleneck: so many before and after, in this time.
+/// Responses that limit the time at the bottleneck: so many before and after, in this time.
 const NEIGHBOURS: usize = 2;
 const NEAR: f64 = 0.05;
 /// A response that was read at once took at least this time.
 const MIN_RECEPTION: f64 = 0.001;
-/// Round trip where no request tells one.
+/// Round trip if no request has one.
 const DEFAULT_ROUND_TRIP: f64 = 0.001;
 
-/// What is known about the connections to an origin.
+/// Connections to an origin.
 #[derive(Clone, Debug)]
 pub(super) struct Origin {
     pub round_trip: f64,
@@ -45,7 +45,7 @@ pub(super) struct Carriage {
     pub origin: usize,
     pub round_trip: f64,
     pub server: f64,
-    /// Time that the bottleneck alone would need for what was before the first byte.
+    /// Time at the bottleneck before the first byte, if it had no other transfer.
     pub queued: f64,
     /// Parts of the body, in order; the ends of the parts are the request's arrivals.
     pub parts: Vec<Part>,
@@ -152,7 +152,7 @@ impl Carriage {
 }
 
 /// The greatest time that each response can have waited at the bottleneck. Responses that come one after
-/// the other have waited about as long, so that the one with the least excess tells.
+/// the other have waited about as long, so that the least excess of them is the limit.
 fn queueing(steps: &[Steps], excesses: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..steps.len()).filter(|index| steps[*index].timed).collect();
     order.sort_by(|a, b| steps[*a].first_byte.total_cmp(&steps[*b].first_byte));

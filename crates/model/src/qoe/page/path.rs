@@ -24,6 +24,7 @@ pub struct CriticalPath {
     pub steps: Vec<PathStep>,
 }
 
+/// One activity of a critical path, and its time on the path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PathStep {
     pub activity: Activity,
@@ -31,7 +32,7 @@ pub struct PathStep {
     pub end: Time,
 }
 
-/// What happens in a step of a path. Numbers are indices of requests and of [`Graph::tasks`].
+/// Kind of a step of a path. Numbers are indices of requests and of [`Graph::tasks`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Activity {
     Task(usize),

@@ -11,7 +11,7 @@ use manyways_unit::{Span, Time};
 
 use super::graph::Graph;
 
-/// What is different in a replay.
+/// Difference of a replay from the recorded load.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct Change {

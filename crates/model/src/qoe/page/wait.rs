@@ -1,4 +1,4 @@
-//! What each activity waits for, as far as a load shows it.
+//! Causes of each activity, as far as a load shows them.
 
 use super::cause::{Elements, blocks_scripts, imports};
 use super::load::{EventKind, Initiator, Kind, Load, Loading, TaskKind};

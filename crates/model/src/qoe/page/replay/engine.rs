@@ -47,7 +47,7 @@ struct Engine<'a> {
     skips: bool,
     /// Since when the last task could run.
     last_ready: f64,
-    /// The part of each response that arrives next; the first is what comes before the first byte.
+    /// The part of each response that arrives next; part 0 ends with the first byte.
     parts: Vec<usize>,
     delays: Delays,
     /// Requests that have started and not ended.
@@ -71,7 +71,7 @@ pub(super) fn run(graph: &Graph, change: &Change) -> Replay {
     let mut engine = Engine::new(graph, &change);
     engine.start();
     engine.drain();
-    // What waits for itself, in broken loads, begins when it was recorded to begin.
+    // Activities of broken loads that wait for themselves begin when they were recorded.
     while let Some((node, time)) = engine.stuck() {
         engine.now = engine.now.max(time);
         engine.begin(node, engine.now);
@@ -169,7 +169,7 @@ impl<'a> Engine<'a> {
     fn handle(&mut self, event: Event) {
         match event {
             Event::Ready(Node::Task(task)) => {
-                // What belongs to the last task goes on with it.
+                // Tasks that belong to the last one follow it.
                 let joined = self.graph.waits.joined[task] && self.last_task == task.checked_sub(1);
                 let since = if joined { self.last_ready } else { self.now };
                 self.ready.insert((since.to_bits(), task));
@@ -252,7 +252,7 @@ impl<'a> Engine<'a> {
         let work = &self.graph.work[task];
         let pending = self.pending_tasks[task];
         if !self.graph.waits.joined[task] {
-            // A frame shows what has come until then: of frames that could be drawn now, only the last
+            // A frame shows everything until then: of frames that could be drawn now, only the last
             // one is, and the ones that make the browser fetch something.
             self.ready_frames.remove(&task);
             let later = self.ready_frames.range(task..).next().is_some();

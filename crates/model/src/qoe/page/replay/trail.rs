@@ -1,4 +1,4 @@
-//! What each activity of a replay waited for last.
+//! The last cause of each activity of a replay.
 
 use super::super::wait::Point;
 

@@ -66,7 +66,7 @@ fn load(objects: &[Object]) -> Load {
         let mut times = times(issued, *durations);
         let mut ended = issued + durations.iter().sum::<u64>() - durations[3];
         if matches!(kind, Kind::Script | Kind::Style) {
-            // What arrives first is worked on first.
+            // Objects are worked on in the order of their arrival.
             ended = ended.max(thread + 1);
             times.ended = Some(at(ended));
         }

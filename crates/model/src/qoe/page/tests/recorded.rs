@@ -44,12 +44,12 @@ fn edges_are_those_of_the_page() {
         edge(EdgeKind::Found, "/a.css", "/imp.css"),
         edge(EdgeKind::Found, "/a.css", "/f.woff2"),
         edge(EdgeKind::Found, "/a.css", "/bg.gif"),
-        // DevTools says that the parser requested these.
+        // DevTools reports the parser as the initiator of these.
         edge(EdgeKind::Found, "/b.js", "/inj.gif"),
         edge(EdgeKind::Found, "/d.js", "/dinj.gif"),
         edge(EdgeKind::Found, "/last.js", "/dw.gif"),
         edge(EdgeKind::Found, "/inj.js", "/inj2.gif"),
-        // And that nobody requested this.
+        // And no initiator of this.
         edge(EdgeKind::Found, "/as.js", "/timer.gif"),
         edge(EdgeKind::Found, "/m.js", "/m2.js"),
         edge(EdgeKind::BlocksParser, "/b.js", ":8100/"),
