@@ -184,6 +184,35 @@ proptest! {
 }
 
 #[test]
+fn round_trips_and_bytes_scale() {
+    // A handshake of 10 ms, 20 ms of the server, and 400 kB, alone on a link that they fill for 400 ms.
+    let mut load = load(&[]);
+    load.requests[0].times = times(0, [10, 30, 400, 0]);
+    load.requests[0].body = Size::from_bytes(400_000);
+    load.tasks.clear();
+    load.marks = Marks { load_event_end: Some(at(441)), ..Marks::default() };
+    let graph = Graph::of(&load);
+    let capacity = graph.capacity().as_mbps_f64();
+    assert!((capacity - 8.0).abs() < 0.1, "{capacity}");
+    assert_eq!(graph.round_trip(0), Some(Span::from_millis(10)));
+    let times = |rtt_factor, rate_factor| {
+        let replay = graph.replay(&Change { rtt_factor, rate_factor, ..Change::default() });
+        let request = &replay.requests[0];
+        [request.sent, request.first_byte, request.ended, replay.page_load].map(super::millis)
+    };
+    let close = |times: [f64; 4], expected: [f64; 4]| {
+        let distance = |(a, b): (f64, f64)| (a - b).abs();
+        assert!(
+            times.into_iter().zip(expected).map(distance).fold(0.0, f64::max) < 0.5,
+            "{times:?}"
+        );
+    };
+    close(times(1.0, 1.0), [10.0, 40.0, 440.0, 441.0]);
+    close(times(0.5, 1.0), [5.0, 30.0, 430.0, 431.0]);
+    close(times(1.0, 2.0), [10.0, 40.0, 240.0, 241.0]);
+}
+
+#[test]
 fn thousands_of_objects_are_replayed() {
     let objects: Vec<Object> = (0..5_000)
         .map(|index| {
