@@ -118,7 +118,10 @@ pub(super) fn work(load: &Load, steps: &[Steps]) -> (Vec<Work>, usize) {
         let is_load = task.start == load_start && task.kind == TaskKind::Event(EventKind::Load);
         match work.last_mut() {
             Some(before)
-                if follows && !is_load && (before.kind, before.request) == (kind, request) =>
+                if follows
+                    && !is_load
+                    && start - before.end < MIN_OTHER
+                    && (before.kind, before.request) == (kind, request) =>
             {
                 before.end = end;
                 before.lines = before.lines.or(task.lines);

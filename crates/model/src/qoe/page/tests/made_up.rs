@@ -184,6 +184,36 @@ proptest! {
 }
 
 #[test]
+fn pieces_of_a_task_are_joined_and_other_tasks_are_not() {
+    let mut load = load(&[]);
+    let task = |kind, start: u64, end: u64, request| Task {
+        kind,
+        start: Time::from_nanos(start * 1_000),
+        end: Time::from_nanos(end * 1_000),
+        request,
+        lines: None,
+    };
+    let event = TaskKind::Event(EventKind::Other);
+    load.tasks = vec![
+        task(event, 200, 300, None),
+        // The event at the end of this one is another.
+        task(TaskKind::Other, 40_000, 40_500, None),
+        task(event, 40_400, 40_500, None),
+        // A script with its compilation and a collection of garbage.
+        task(TaskKind::EvaluateScript, 50_000, 58_000, Some(0)),
+        task(TaskKind::Compile, 50_100, 50_300, Some(0)),
+        task(TaskKind::Other, 53_000, 53_500, None),
+    ];
+    let graph = Graph::of(&load);
+    let tasks: Vec<_> = graph.tasks().map(|task| (task.kind, task.start, task.end)).collect();
+    let at = |micros: u64| Time::from_nanos(micros * 1_000);
+    assert_eq!(tasks[0], (event, at(200), at(300)));
+    assert_eq!(tasks[1], (event, at(40_400), at(40_500)));
+    assert_eq!(tasks[2], (TaskKind::EvaluateScript, at(50_000), at(58_000)));
+    assert_eq!(tasks.len(), 4);
+}
+
+#[test]
 fn round_trips_and_bytes_scale() {
     // A handshake of 10 ms, 20 ms of the server, and 400 kB, alone on a link that they fill for 400 ms.
     let mut load = load(&[]);
