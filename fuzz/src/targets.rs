@@ -17,6 +17,7 @@ mod middlebox;
 mod mptcp;
 mod mux;
 mod network;
+mod page;
 mod policy;
 mod radio;
 mod select;
@@ -262,6 +263,7 @@ pub const ALL: &[Target] = &[
         words: lend::SEALED_WORDS,
         more_seeds: &[],
     },
+    Target { name: "page-load", run: page::load, words: page::WORDS, more_seeds: &[] },
     Target { name: "matcher", run: matching::matcher, words: matching::WORDS, more_seeds: &[] },
     Target { name: "lend-tickets", run: lend::tickets, words: lend::TICKET_WORDS, more_seeds: &[] },
     Target {
