@@ -3,7 +3,8 @@
 //! [`probe`] predicts the cost of measurements of a network and evaluates them. [`radio`] computes
 //! the energy of a device's radio for a packet trace, and the energy that a policy could save.
 //! [`select`] chooses the network for a transfer. [`matching`] finds the recorded exchange that answers
-//! a request. [`drive`] issues the exchanges of a recording again.
+//! a request. [`drive`] issues the exchanges of a recording again. [`qoe`] models what a network does to an
+//! application.
 //!
 //! The crate is pure: events and their times are arguments, decisions and estimates are return
 //! values. The crate does not open files, read clocks or access modems.
@@ -13,6 +14,7 @@ pub mod drive;
 pub mod matching;
 mod normal;
 pub mod probe;
+pub mod qoe;
 pub mod radio;
 pub mod select;
 mod slow_start;
