@@ -16,6 +16,7 @@ mod middlebox;
 mod mptcp;
 mod mux;
 mod network;
+mod page;
 mod policy;
 mod radio;
 mod select;
@@ -169,6 +170,12 @@ pub const ALL: &[Target] = &[
         more_seeds: &["corpus/archive"],
     },
     Target { name: "har", run: har::har, words: har::WORDS, more_seeds: &[] },
+    Target {
+        name: "devtools-events",
+        run: page::devtools_events,
+        words: page::WORDS,
+        more_seeds: &["../crates/net/src/probe/page/recordings"],
+    },
     Target {
         name: "dns-message",
         run: wire::dns_message,

@@ -10,6 +10,7 @@
 mod command;
 mod devtools;
 mod messages;
+mod proxy;
 
 use std::io;
 use std::path::PathBuf;
@@ -19,6 +20,8 @@ use crate::path::plain;
 
 pub use command::{Home, find, quiet_command};
 pub use devtools::{Browser, Event, Options};
+pub(crate) use messages::Messages;
+pub use proxy::{ProxiedConnection, Proxy};
 
 /// Why a browser cannot be used, or no longer.
 #[derive(Clone, Debug, thiserror::Error)]

@@ -13,6 +13,7 @@ mod exec;
 mod http;
 mod load;
 mod network;
+mod page;
 mod pause;
 mod peer;
 mod ping;
@@ -35,6 +36,9 @@ pub use exec::{Exec, ExecReport};
 pub use http::{Http, HttpReport, HttpVersion, Phases};
 pub use load::{Load, LoadReport, LoadedDirection};
 pub use network::{Network, Traffic};
+pub use page::{
+    Page, PageError, PageName, PageReport, PageRun, PageTimings, page_archive, read_page_load,
+};
 pub use pause::{PauseControl, PauseSignal};
 pub use peer::client::ProbeServer;
 pub use peer::message::{self, Direction};

@@ -1,6 +1,7 @@
 //! `manyways probe` over emulated links, and over routes of namespaces.
 
 mod networks;
+mod page;
 mod routes;
 mod server;
 

@@ -78,6 +78,17 @@ pub fn measure(
     name_servers: &[IpAddr],
     text: impl FnOnce(&[Report]) -> String,
 ) -> Result<ExitCode> {
+    measure_into(probe, options, name_servers, text, |_| Ok(()))
+}
+
+/// As [`measure`]; `write` writes the results into files before they are printed.
+pub fn measure_into(
+    probe: &dyn Probe,
+    options: &Options,
+    name_servers: &[IpAddr],
+    text: impl FnOnce(&[Report]) -> String,
+    write: impl FnOnce(&[Report]) -> Result<()>,
+) -> Result<ExitCode> {
     let plan = probe.plan().map_err(|error| Failure::usage(error.to_string()))?;
     let settings = options.settings()?;
     if options.cost {
@@ -91,6 +102,7 @@ pub fn measure(
         probe::write_table(file, &reports)
             .with_context(|| format!("cannot write {}", file.display()))?;
     }
+    write(&reports)?;
     match options.json {
         true => {
             let document = Document::new(probe.name(), probe.target(), &reports);
@@ -277,6 +289,9 @@ pub fn remarks<'a>(reports: impl IntoIterator<Item = &'a Report>) -> String {
             (Ending::Complete, _) => {}
             (_, Some(message)) => text.push_str(&format!("{name}: {message}.\n")),
             (_, None) => text.push_str(&format!("{name}: stopped.\n")),
+        }
+        if let Some(hint) = report.ending.hint() {
+            text.push_str(&format!("hint: {hint}\n"));
         }
         if let Some(foreign) = report.foreign.filter(|foreign| foreign.is_noticeable()) {
             text.push_str(&format!(

@@ -13,8 +13,9 @@ const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "goog
 const FOLDERS: [&str; 4] = ["TMPDIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR"];
 /// Options for a headless browser without background network traffic, and without work for
 /// parts of its window that are invisible.
-const QUIET: [&str; 18] = [
+const QUIET: [&str; 19] = [
     "--headless=new",
+    "--window-size=1280,800",
     "--disable-gpu",
     "--disable-dev-shm-usage",
     "--no-first-run",

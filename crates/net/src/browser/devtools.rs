@@ -1,7 +1,7 @@
 //! A running browser, and the commands for its page.
 
 use std::collections::{HashMap, VecDeque};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, PipeReader, Read, Seek, SeekFrom};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -23,6 +23,9 @@ use super::command::{Home, quiet_command};
 use super::messages::{Message, Messages};
 use super::{BrowserError, find};
 
+/// Settings of the profile: no connections before a page needs them, which would hide their times.
+const PREFERENCES: &str = r#"{"net":{"network_prediction_options":2}}"#;
+
 /// How a browser is started.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
@@ -39,7 +42,7 @@ pub struct Options {
     pub flags: Vec<String>,
 }
 
-/// What happened in the browser, or the answer to a command that was [posted](Browser::post).
+/// An event of the browser, or the answer to a command that was [posted](Browser::post).
 #[derive(Clone, PartialEq, Debug)]
 pub struct Event {
     /// Name of the event or of the command, such as `Page.loadEventFired`.
@@ -317,6 +320,9 @@ impl Processes {
             Some(folder) => builder.tempdir_in(folder),
             None => builder.tempdir(),
         }?;
+        let settings = folder.path().join("Default");
+        fs::create_dir(&settings)?;
+        fs::write(settings.join("Preferences"), PREFERENCES)?;
         let mut command = quiet_command(program, folder.path(), options.home);
         command.args(&options.flags).args(["--remote-debugging-pipe", "--no-startup-window"]);
         if let Some(proxy) = options.proxy {

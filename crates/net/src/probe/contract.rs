@@ -18,6 +18,7 @@ use manyways_unit::{Size, Span, Time};
 use tokio::net::TcpStream;
 
 use super::network::{Network, Traffic};
+use super::page::PageError;
 use super::pause::PauseSignal;
 use super::queue;
 use super::report::{Ending, Measurement, Report};
@@ -98,12 +99,23 @@ pub enum ProbeError {
     /// The timers of the radio could not be probed.
     #[error("{0}")]
     Radio(String),
+    /// A page that was not loaded.
+    #[error(transparent)]
+    Page(#[from] PageError),
     /// Any other error of the system, with the action that failed.
     #[error("cannot {action}: {error}", error = plain(.error))]
     Io { action: &'static str, error: Arc<io::Error> },
 }
 
 impl ProbeError {
+    /// The step that may help, where the error itself does not name it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Page(error) => error.hint(),
+            _ => None,
+        }
+    }
+
     /// An error of the system, which means that the interface is gone if it is.
     pub(super) fn io(path: &PathSpec, action: &'static str, error: io::Error) -> Self {
         if !path.has_carrier() {
