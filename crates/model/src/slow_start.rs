@@ -7,10 +7,15 @@ pub(crate) const INITIAL_WINDOW: f64 = 14_480.0;
 /// trips of `round_trip` seconds: windows that double, each with a round trip, until one fills the
 /// link; then the rest at the rate of the link.
 pub(crate) fn seconds(bytes: f64, rate: f64, round_trip: f64) -> f64 {
+    seconds_from(INITIAL_WINDOW, bytes, rate, round_trip)
+}
+
+/// [`seconds()`] of a connection whose window has grown to `window` bytes already.
+pub(crate) fn seconds_from(window: f64, bytes: f64, rate: f64, round_trip: f64) -> f64 {
     if rate <= 0.0 {
         return f64::INFINITY;
     }
-    let (mut left, mut seconds, mut window) = (bytes, 0.0, INITIAL_WINDOW);
+    let (mut left, mut seconds, mut window) = (bytes, 0.0, window);
     while window < rate * round_trip && left > window {
         left -= window;
         seconds += round_trip;

@@ -49,6 +49,10 @@ pub struct Request {
     /// `Network.requestWillBeSent`: `request.initialPriority`.
     #[serde(default)]
     pub priority: Priority,
+    /// When the browser raised a low priority, for example because an image became visible: the first
+    /// trace event `ResourceChangePriority` with `args.data.priority` `Medium` or higher.
+    #[serde(default, with = "millis::option")]
+    pub boosted: Option<Time>,
     pub times: Times,
     /// Responses with equal numbers used the same connection. `Network.responseReceived`:
     /// `response.connectionId`; `None` if that is 0.
@@ -209,7 +213,7 @@ pub struct Times {
     #[serde(default, with = "millis::option")]
     pub issued: Option<Time>,
     /// The network service begins to look for a connection: `timing.requestTime`. Until then, the
-    /// browser held back a request of low priority.
+    /// browser delayed a request of low priority.
     #[serde(default, with = "millis::option")]
     pub started: Option<Time>,
     /// `timing.dnsStart`.
