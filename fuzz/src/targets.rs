@@ -4,6 +4,7 @@ mod bluetooth;
 mod capture;
 mod container;
 mod control;
+mod devtools;
 mod exchange;
 mod filter;
 mod flow;
@@ -172,8 +173,8 @@ pub const ALL: &[Target] = &[
     Target { name: "har", run: har::har, words: har::WORDS, more_seeds: &[] },
     Target {
         name: "devtools-events",
-        run: page::devtools_events,
-        words: page::WORDS,
+        run: devtools::devtools_events,
+        words: devtools::WORDS,
         more_seeds: &["../crates/net/src/probe/page/recordings"],
     },
     Target {
@@ -268,6 +269,7 @@ pub const ALL: &[Target] = &[
         words: lend::SEALED_WORDS,
         more_seeds: &[],
     },
+    Target { name: "page-load", run: page::load, words: page::WORDS, more_seeds: &[] },
     Target { name: "matcher", run: matching::matcher, words: matching::WORDS, more_seeds: &[] },
     Target { name: "lend-tickets", run: lend::tickets, words: lend::TICKET_WORDS, more_seeds: &[] },
     Target {

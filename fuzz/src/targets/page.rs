@@ -1,33 +1,56 @@
-//! Events of a browser that loads a page.
+//! Reported loads of a page.
 
-use manyways_net::probe::read_page_load;
-use manyways_wire::har::{self, Content};
+use manyways_model::qoe::page::{Change, Goal, Graph, Load};
+use manyways_unit::Span;
+
+/// Objects and tasks of one load, so that an input is fast.
+const MAX_ACTIVITIES: usize = 300;
 
 pub(super) const WORDS: &[&str] = &[
-    "\n",
-    "{\"method\":\"Network.requestWillBeSent\",\"params\":{",
-    "\"requestId\":\"1\",\"loaderId\":\"1\",\"frameId\":\"f\",",
-    "\"redirectResponse\":{\"status\":302},",
-    "\"timing\":{\"requestTime\":1.0,\"sendStart\":",
-    "{\"method\":\"Page.loadEventFired\"}",
-    "{\"method\":\"Tracing.dataCollected\",\"params\":{\"value\":[",
-    "{\"name\":\"navigationStart\",\"ph\":\"R\",\"ts\":",
-    "\"ph\":\"X\",\"dur\":",
-    "\"timestamp\":",
+    "{\"requests\":[",
+    "\"tasks\":[",
+    "\"marks\":{\"load_event_end\":",
+    "{\"kind\":\"evaluate_script\",\"start\":1,\"end\":2,\"request\":1},",
+    "{\"kind\":\"parse_html\",\"start\":0,\"end\":9,\"request\":0,\"lines\":[0,3]},",
+    "{\"kind\":{\"event\":\"load\"},\"start\":9,\"end\":9},",
+    "\"initiator\":{\"parser\":{\"document\":0,\"line\":1,\"column\":2}}",
+    "\"initiator\":{\"script\":{\"request\":2}}",
+    "\"initiator\":{\"redirect\":{\"request\":0}}",
+    "\"initiator\":\"navigation\"",
+    "\"loading\":\"deferred\"",
+    "\"blocking\":\"render\"",
+    "\"priority\":\"low\"",
+    "\"boosted\":",
+    "\"protocol\":\"h2\"",
+    "\"arrivals\":[{\"time\":1,\"bytes\":2}]",
+    "\"first_byte\":",
+    "18446744073709551615",
     "1e300",
     "-1",
     "null",
-    "}]}}",
 ];
 
-/// A stream of messages, of which lines are the ends, as in the seeds. The archive of a load is a HAR file
-/// that reads back.
-pub(super) fn devtools_events(bytes: &[u8]) {
-    let stream: Vec<u8> = bytes.iter().map(|byte| if *byte == b'\n' { 0 } else { *byte }).collect();
-    let Ok((load, archive)) = read_page_load(&stream) else { return };
-    assert_eq!(load.requests.len(), archive.exchanges.len());
-    assert!(load.tasks.is_sorted_by(|one, next| one.end <= next.start), "{:?}", load.tasks);
-    let mut file = Vec::new();
-    har::write(&archive, |_, _| Content::Omitted, &mut file).expect("memory");
-    har::read(&file).expect("a file that was written");
+/// A load is replayed, always in the same way, and its critical path leads to the end of the load.
+pub(super) fn load(bytes: &[u8]) {
+    let Ok(load) = serde_json::from_slice::<Load>(bytes) else { return };
+    if load.requests.len() + load.tasks.len() > MAX_ACTIVITIES {
+        return;
+    }
+    let graph = Graph::of(&load);
+    let count = load.requests.len();
+    assert!(graph.edges().iter().all(|edge| edge.from.max(edge.to) < count));
+    let mut changes = vec![Change::default(); 3];
+    changes[1].cached = true;
+    changes[2].rtt_factor = 0.5;
+    changes[2].added_delays = vec![(count / 2, Span::from_millis(300))];
+    for change in changes {
+        let replay = graph.replay(&change);
+        assert!(replay == graph.replay(&change), "a replay is always the same");
+        assert_eq!(replay.requests.len(), count);
+        for goal in [Goal::PageLoad, Goal::PageInteractive] {
+            let path = graph.critical_path(&replay, goal);
+            assert!(path.steps.iter().all(|step| step.start < step.end));
+        }
+        graph.parser_blocked(&replay);
+    }
 }

@@ -3,10 +3,11 @@
 //! A [`Load`] is what a browser reported of one load of a page: its requests, the tasks of its main
 //! thread, and its marks. [`Graph::of`] infers what each activity waited for. [`Graph::replay`] runs
 //! the graph again in virtual time, with a [`Change`] of the network, the processor or an object.
-//! [`Graph::critical_path`] and [`Graph::slack`] evaluate a replay.
+//! [`Graph::critical_path`] and [`Graph::slack`] evaluate a replay. [`known`] has pages with known edges.
 
 mod cause;
 mod graph;
+pub mod known;
 mod load;
 mod millis;
 mod network;

@@ -35,7 +35,7 @@ pub enum EdgeKind {
 type Place = (u32, u32, usize);
 
 /// For each request the one that made the browser fetch it. That of an image which a script inserts is
-/// the script, although DevTools says the parser.
+/// the script, although DevTools reports the parser.
 pub(super) fn finders(load: &Load, steps: &[Steps], work: &[Work]) -> Vec<Option<usize>> {
     let count = load.requests.len();
     let finder = |index: usize| {

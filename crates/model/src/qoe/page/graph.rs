@@ -50,7 +50,7 @@ pub(super) enum Node {
     Request(usize),
 }
 
-/// Who waits for each point.
+/// Activities that wait for each point.
 #[derive(Default)]
 pub(super) struct Dependents {
     pub start: Vec<Node>,
@@ -195,7 +195,7 @@ impl Mark {
 }
 
 /// The time in which the browser handed each request on, and which requests it delayed. Requests of high
-/// priority are not delayed: the one that was issued next to another tells the usual time.
+/// priority are not delayed: the one that was issued next to another has the usual time.
 fn delays(load: &Load, steps: &[Steps]) -> (Vec<f64>, Vec<bool>) {
     let delay = |index: usize| steps[index].started - steps[index].issued;
     let timed = (0..steps.len()).filter(|index| steps[*index].timed);

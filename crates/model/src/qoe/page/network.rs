@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::load::{Load, Protocol};
+use super::load::{Load, Protocol, Request};
 use super::steps::Steps;
 use crate::slow_start;
 
@@ -17,12 +17,18 @@ use crate::slow_start;
 /// lost packet come to the browser together, and look faster than the bottleneck.
 const CAPACITY_WINDOW: f64 = 1.0 / 3.0;
 const CAPACITY_WINDOWS: (f64, f64) = (0.15, 1.0);
+/// A bottleneck that delivers this part of its capacity to the browser is busy: the rest are headers,
+/// retransmissions, and bytes that wait for a lost packet.
+const BUSY: f64 = 0.7;
+/// Responses that limit the time at the bottleneck: so many before and after, in this time.
+const NEIGHBOURS: usize = 2;
+const NEAR: f64 = 0.05;
 /// A response that was read at once took at least this time.
 const MIN_RECEPTION: f64 = 0.001;
-/// Round trip where no request tells one.
+/// Round trip if no request has one.
 const DEFAULT_ROUND_TRIP: f64 = 0.001;
 
-/// What is known about the connections to an origin.
+/// Connections to an origin.
 #[derive(Clone, Debug)]
 pub(super) struct Origin {
     pub round_trip: f64,
@@ -39,7 +45,7 @@ pub(super) struct Carriage {
     pub origin: usize,
     pub round_trip: f64,
     pub server: f64,
-    /// Time that the bottleneck alone would need for what was before the first byte.
+    /// Time at the bottleneck before the first byte, if it had no other transfer.
     pub queued: f64,
     /// Parts of the body, in order; the ends of the parts are the request's arrivals.
     pub parts: Vec<Part>,
@@ -75,24 +81,29 @@ impl Network {
         let capacity = arrived.capacity();
         let (of_request, origins) = origins(load, steps);
         let carried = carried(load, steps);
+        let excesses = steps.iter().zip(&of_request).map(|(steps, origin)| {
+            let wait = steps.first_byte - steps.sent;
+            wait - origins[*origin].round_trip.min(wait)
+        });
+        let excesses: Vec<f64> = excesses.collect();
+        let queueing = queueing(steps, &excesses);
         let mut carriages = Vec::with_capacity(steps.len());
         // Times at the bottleneck, of all requests.
         let mut at_link: Vec<(f64, f64)> = Vec::new();
         for (index, steps) in steps.iter().enumerate() {
-            let bytes = (load.requests[index].body.as_bytes()
-                + load.requests[index].headers.as_bytes()) as f64;
+            let size = bytes(&load.requests[index]);
             let origin = of_request[index];
             let wait = steps.first_byte - steps.sent;
             let round_trip = origins[origin].round_trip.min(wait);
-            let excess = wait - round_trip;
-            let queued =
-                excess * arrived.utilization(steps.first_byte - excess, steps.first_byte, capacity);
+            let excess = excesses[index];
+            let busy = arrived.utilization(steps.first_byte - excess, steps.first_byte, capacity);
+            let queued = (excess * busy).min(queueing[index]);
             at_link.push((steps.first_byte - queued, steps.first_byte));
 
             let reception = steps.ended - steps.first_byte;
             let linked = arrived.utilization(steps.first_byte, steps.ended, capacity);
             let off_link = reception * (1.0 - linked);
-            let slow = stalls(bytes, capacity, round_trip, carried[index]).min(off_link);
+            let slow = stalls(size, capacity, round_trip, carried[index]).min(off_link);
             let mut parts = Vec::with_capacity(arrivals[index].len() + 1);
             let mut last = steps.first_byte;
             for end in arrivals[index].iter().copied().chain([steps.ended]) {
@@ -113,7 +124,7 @@ impl Network {
                 server: excess - queued,
                 queued,
                 parts,
-                bytes,
+                bytes: size,
                 carried: carried[index],
             });
         }
@@ -140,6 +151,22 @@ impl Carriage {
     }
 }
 
+/// The greatest time that each response can have waited at the bottleneck. Responses that come one after
+/// the other have waited about as long, so that the least excess of them is the limit.
+fn queueing(steps: &[Steps], excesses: &[f64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..steps.len()).filter(|index| steps[*index].timed).collect();
+    order.sort_by(|a, b| steps[*a].first_byte.total_cmp(&steps[*b].first_byte));
+    let mut queueing = vec![0.0; steps.len()];
+    for (place, index) in order.iter().enumerate() {
+        let around = place.saturating_sub(NEIGHBOURS)..(place + NEIGHBOURS + 1).min(order.len());
+        let near = order[around]
+            .iter()
+            .filter(|other| (steps[**other].first_byte - steps[*index].first_byte).abs() <= NEAR);
+        queueing[*index] = near.map(|other| excesses[*other]).fold(f64::INFINITY, f64::min);
+    }
+    queueing
+}
+
 /// Time in which a sender waits for ACKs in slow start.
 fn stalls(bytes: f64, rate: f64, round_trip: f64, carried: f64) -> f64 {
     if rate <= 0.0 {
@@ -148,6 +175,11 @@ fn stalls(bytes: f64, rate: f64, round_trip: f64, carried: f64) -> f64 {
     (slow_start::seconds_from(slow_start::INITIAL_WINDOW + carried, bytes, rate, round_trip)
         - bytes / rate)
         .max(0.0)
+}
+
+/// Bytes of a response.
+fn bytes(request: &Request) -> f64 {
+    request.body.as_bytes() as f64 + request.headers.as_bytes() as f64
 }
 
 /// Bytes that each request's connection had carried before.
@@ -244,9 +276,9 @@ impl Arrived {
         // Changes of the rate.
         let mut changes = Vec::with_capacity(2 * steps.len());
         for (request, steps) in load.requests.iter().zip(steps).filter(|(_, steps)| steps.timed) {
-            let bytes = (request.body.as_bytes() + request.headers.as_bytes()) as f64;
+            let size = bytes(request);
             let start = steps.first_byte.min(steps.ended - MIN_RECEPTION);
-            let rate = bytes / (steps.ended - start);
+            let rate = size / (steps.ended - start);
             changes.push((start, rate));
             changes.push((steps.ended, -rate));
         }
@@ -276,14 +308,13 @@ impl Arrived {
         rates.fold(0.0, f64::max)
     }
 
+    /// How much of a time the bottleneck was busy.
     fn utilization(&self, start: f64, end: f64, capacity: f64) -> f64 {
         if end <= start || capacity <= 0.0 {
             return 0.0;
         }
-        ((self.until(end) - self.until(start))
-            / (capacity * (end - start))
-            / std::env::var("SAT").ok().and_then(|v| v.parse().ok()).unwrap_or(1.0))
-        .clamp(0.0, 1.0)
+        let bytes = self.until(end) - self.until(start);
+        (bytes / (capacity * BUSY * (end - start))).clamp(0.0, 1.0)
     }
 }
 

@@ -24,6 +24,7 @@ pub struct CriticalPath {
     pub steps: Vec<PathStep>,
 }
 
+/// One activity of a critical path, and its time on the path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PathStep {
     pub activity: Activity,
@@ -31,7 +32,7 @@ pub struct PathStep {
     pub end: Time,
 }
 
-/// What happens in a step of a path. Numbers are indices of requests and of [`Graph::tasks`].
+/// Kind of a step of a path. Numbers are indices of requests and of [`Graph::tasks`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Activity {
     Task(usize),
@@ -65,7 +66,7 @@ impl CriticalPath {
                 Activity::Lag => &mut shares.lag,
                 _ => &mut shares.network,
             };
-            *share = *share + span;
+            *share += span;
         }
         shares
     }
@@ -154,18 +155,19 @@ impl Graph {
                 }
                 walk.back(trail.first_byte, Activity::Receiving(request));
                 walk.back(trail.sent, Activity::Requesting(request));
-                if let Some(before) = trail.connection_of {
-                    walk.back(replay.trail.requests[before].ended, Activity::Waiting(request));
-                    if replay.trail.requests[before].ended > trail.started {
-                        return Some(Point::Ended(before));
-                    }
+                let left = |before: &usize| replay.trail.requests[*before].ended;
+                if let Some(before) =
+                    trail.connection_of.filter(|before| left(before) > trail.started)
+                {
+                    walk.back(left(&before), Activity::Waiting(request));
+                    return Some(Point::Ended(before));
                 }
                 if let Some(since) = trail.connecting {
                     walk.back(since.max(trail.started), Activity::Connecting(request));
                 }
                 walk.back(trail.started, Activity::Waiting(request));
                 if let Some(before) = trail.released_by {
-                    walk.back(replay.trail.requests[before].ended, Activity::Waiting(request));
+                    walk.back(left(&before), Activity::Waiting(request));
                     return Some(Point::Ended(before));
                 }
                 walk.back(trail.issued, Activity::Waiting(request));
@@ -188,7 +190,7 @@ impl Graph {
                 Point::Done(cause) => self.work[cause].kind == TaskKind::ParseStyle,
                 _ => false,
             };
-            let gap = trails[task].start - trails[before].end;
+            let gap = trails[task].start - trails[before].end - self.waits.tasks[task].lag;
             if on_network && gap > 0.0 {
                 let between = before + 1..task.max(before + 1);
                 let busy = |task: usize| {

@@ -1,14 +1,17 @@
 //! Replays of a page load in virtual time.
 
+mod delays;
 mod engine;
+mod events;
 mod link;
 mod pool;
+mod trail;
 
 use manyways_unit::{Span, Time};
 
 use super::graph::Graph;
 
-/// What is different in a replay.
+/// Difference of a replay from the recorded load.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct Change {
@@ -52,7 +55,7 @@ pub struct Replay {
     pub requests: Vec<RequestTimes>,
     /// One for each of [`Graph::tasks`]: start and end.
     pub tasks: Vec<(Time, Time)>,
-    pub(super) trail: engine::Trail,
+    pub(super) trail: trail::Trail,
 }
 
 /// Times of a request in a replay, each not before the one above.
@@ -70,8 +73,8 @@ pub struct RequestTimes {
 impl Graph {
     /// Replays the load with a change. Without a change, the result is the load as it was recorded,
     /// except where the model of connections and of the bottleneck differs from it. Terminates
-    /// for every load. Factors that are negative or not finite are taken as 1, a rate
-    /// factor of zero as well.
+    /// for every load. Factors that are negative or not finite, and rate factors below a
+    /// millionth, are taken as 1; greater ones than a million as a million.
     pub fn replay(&self, change: &Change) -> Replay {
         engine::run(self, change)
     }

@@ -4,8 +4,6 @@ use manyways_unit::Time;
 
 use super::load::{EventKind, Load, Request, Task, TaskKind, flatten};
 
-/// Pieces of a nested task follow each other within this time.
-const CONTINUES: f64 = 2e-6;
 /// Work of no known kind that is shorter belongs to the tasks around it.
 const MIN_OTHER: f64 = 0.001;
 
@@ -35,7 +33,7 @@ pub(super) struct Work {
     /// A valid index.
     pub request: Option<usize>,
     pub lines: Option<(u32, u32)>,
-    /// The next piece of the task before it, or nested in it.
+    /// The next piece of the task before it, or nested in it: only these pieces touch each other.
     pub continues: bool,
 }
 
@@ -89,14 +87,24 @@ pub(super) fn work(load: &Load, steps: &[Steps]) -> (Vec<Work>, usize) {
     let mut load_event = None;
     // The end of the last task, also of one that is not kept.
     let mut last = 0.0;
-    for task in &tasks {
+    // Start of work of no known kind that leads to the next task.
+    let mut leading = None;
+    for (index, task) in tasks.iter().enumerate() {
         let start = task.start.as_secs_f64().max(last);
         let end = task.end.as_secs_f64().max(start);
-        let follows = start - last <= CONTINUES;
+        let follows = leading.is_none() && start <= last;
         last = end;
-        if task.kind == TaskKind::Other && end - start < MIN_OTHER {
-            continue;
+        if task.kind == TaskKind::Other {
+            if end - start < MIN_OTHER {
+                continue;
+            }
+            let next = tasks.get(index + 1).filter(|next| next.kind != TaskKind::Other);
+            if !follows && next.is_some_and(|next| next.start.as_secs_f64() <= end) {
+                leading = Some(start);
+                continue;
+            }
         }
+        let start = leading.take().unwrap_or(start);
         let request = task.request.filter(|request| *request < load.requests.len());
         let kind = match work.last() {
             // Compilation is a part of a script's evaluation.
@@ -116,7 +124,7 @@ pub(super) fn work(load: &Load, steps: &[Steps]) -> (Vec<Work>, usize) {
                 before.lines = before.lines.or(task.lines);
             }
             before => {
-                let continues = before.is_some_and(|before| start - before.end <= CONTINUES);
+                let continues = before.is_some_and(|before| start <= before.end);
                 if is_load {
                     load_event.get_or_insert(work.len());
                 }
@@ -135,12 +143,19 @@ pub(super) fn work(load: &Load, steps: &[Steps]) -> (Vec<Work>, usize) {
     (work, load_event.unwrap_or_default())
 }
 
-/// A timer's own piece belongs to the script of the function that it calls.
+/// A timer's own pieces belong to the script of the function that it calls.
 fn adopt(work: &mut [Work]) {
     for index in 1..work.len() {
         let (before, this) = (work[index - 1], work[index]);
-        if this.continues && before.kind == TaskKind::Timer && this.kind == TaskKind::Function {
-            work[index - 1].request = before.request.or(this.request);
+        match (before.kind, this.kind) {
+            _ if !this.continues => (),
+            (TaskKind::Timer, TaskKind::Function) => {
+                work[index - 1].request = before.request.or(this.request);
+            }
+            (TaskKind::Function, TaskKind::Timer) => {
+                work[index].request = this.request.or(before.request);
+            }
+            _ => (),
         }
     }
 }

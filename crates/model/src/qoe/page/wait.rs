@@ -1,4 +1,4 @@
-//! What each activity waits for, as far as a load shows it.
+//! Causes of each activity, as far as a load shows them.
 
 use super::cause::{Elements, blocks_scripts, imports};
 use super::load::{EventKind, Initiator, Kind, Load, Loading, TaskKind};
@@ -36,6 +36,11 @@ pub(super) struct Waits {
     pub tasks: Vec<Wait>,
     /// For each task the time between it and the one before it, which follow each other.
     pub gaps: Vec<f64>,
+    /// Tasks that nothing can come before once the task before them has run: later pieces of a task, and
+    /// layout and painting of a frame.
+    pub joined: Vec<bool>,
+    /// Tasks that begin a frame.
+    pub frames: Vec<bool>,
     /// Times at which parts of each request's body had arrived that something waits for, in order.
     pub arrivals: Vec<Vec<f64>>,
     /// Tasks that the parser of a document consists of, with scripts that it waits for, in order.
@@ -103,11 +108,31 @@ pub(super) fn waits(
         by_end,
     };
     let (tasks, gaps) = builder.tasks(load_event);
+    let joined: Vec<bool> = (0..work.len()).map(|index| joined(work, &gaps, index)).collect();
+    let frames =
+        (0..work.len()).map(|index| rank(work[index].kind) > 0 && !joined[index]).collect();
     let requests = (0..count).map(|index| builder.request(index)).collect();
     let body = builder.body();
     let parsers =
         builder.parsers.into_iter().map(|parser| (parser.document, parser.tasks)).collect();
-    Waits { requests, tasks, gaps, arrivals: builder.arrivals, parsers, body }
+    Waits { requests, tasks, gaps, joined, frames, arrivals: builder.arrivals, parsers, body }
+}
+
+/// Place of a kind of task in a frame; 0 if it is none of a frame.
+fn rank(kind: TaskKind) -> u8 {
+    match kind {
+        TaskKind::Style => 1,
+        TaskKind::Layout => 2,
+        TaskKind::Paint => 3,
+        _ => 0,
+    }
+}
+
+fn joined(work: &[Work], gaps: &[f64], index: usize) -> bool {
+    let Some(before) = index.checked_sub(1) else { return false };
+    let (last, this) = (rank(work[before].kind), rank(work[index].kind));
+    let frame = last > 0 && last <= this && gaps[index] > 0.0;
+    work[index].continues || frame
 }
 
 /// Arrivals of documents, strictly within their reception.
@@ -188,6 +213,12 @@ impl Builder<'_> {
         match (task.kind, task.request) {
             (TaskKind::ParseHtml, Some(document)) if parser.is_some() => {
                 points.push(self.arrived(document, task.start));
+                let is_first = parser.is_some_and(|parser| self.parsers[parser].last.is_none());
+                // The browser begins to show a document before it parses that.
+                let before = index
+                    .checked_sub(1)
+                    .filter(|before| is_first && self.work[*before].end >= busy_since);
+                points.extend(before.map(Point::Done));
                 self.follow(parser, index, &mut points);
             }
             // A later piece of a script.

@@ -1,100 +1,23 @@
 //! The events of a replay, one after the other.
 
-use std::cmp::{Ordering, Reverse};
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::BTreeSet;
 
 use manyways_unit::{Span, Time};
 
 use super::super::graph::{Graph, Mark, Node};
 use super::super::load::{Kind, Priority};
 use super::super::wait::Point;
+use super::delays::Delays;
+use super::events::{Event, Events};
 use super::link::Link;
 use super::pool::{Pool, Step};
+use super::trail::{RequestTrail, TaskTrail, Trail};
 use super::{Change, Replay, RequestTimes};
-
-/// While the parser is in the head, a request of low priority starts only if fewer than this number
-/// run. Source: Chromium's `ResourceLoadScheduler`, observed with Chromium 156.
-const MAX_RUNNING_IN_HEAD: usize = 2;
-/// The same for requests of medium priority, of which fewer than two others may run.
-const MAX_RUNNING_OF_MEDIUM: usize = 3;
-/// Running requests of low priority to origins of HTTP/1.1. Source: Chromium's `ResourceScheduler`.
-const MAX_DELAYABLE: usize = 10;
 
 /// Time in which the browser starts a request that it had delayed.
 const RELEASE_LAG: f64 = 0.001;
-
-/// What each activity of a replay waited for last.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub(in super::super) struct Trail {
-    pub requests: Vec<RequestTrail>,
-    pub tasks: Vec<TaskTrail>,
-}
-
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(in super::super) struct RequestTrail {
-    pub issued: f64,
-    pub started: f64,
-    pub sent: f64,
-    pub first_byte: f64,
-    pub ended: f64,
-    /// When the connection began to be opened, if the request waited for that.
-    pub connecting: Option<f64>,
-    pub cause: Point,
-    /// The request whose end let this one start, or left it its connection.
-    pub released_by: Option<usize>,
-    pub connection_of: Option<usize>,
-}
-
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(in super::super) struct TaskTrail {
-    pub start: f64,
-    pub end: f64,
-    /// The last thing that the task waited for, before it could run.
-    pub cause: Point,
-    /// Then the main thread was busy until the end of this task.
-    pub thread: Option<usize>,
-}
-
-#[derive(Clone, Copy, PartialEq, Debug)]
-enum Event {
-    Ready(Node),
-    /// The priority of a request becomes high.
-    Boost(usize),
-    TaskEnd(usize),
-    /// The main thread takes its next task.
-    Next,
-    /// The request looks for a connection.
-    Started(usize),
-    /// A connection to the origin is open, which began at that time.
-    Opened {
-        origin: usize,
-        since: f64,
-    },
-    /// The response comes to the bottleneck.
-    AtLink(usize),
-    Ended(usize),
-}
-
-#[derive(Clone, Copy, PartialEq, Debug)]
-struct Timed {
-    time: f64,
-    order: usize,
-    event: Event,
-}
-
-impl Eq for Timed {}
-
-impl PartialOrd for Timed {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Timed {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.time.total_cmp(&other.time).then(self.order.cmp(&other.order))
-    }
-}
+/// Greatest factor of a change, and the inverse of the least one.
+const MAX_FACTOR: f64 = 1e6;
 
 /// A node that has not begun: points to come, and the last one that came.
 #[derive(Clone, Copy)]
@@ -109,44 +32,46 @@ struct Engine<'a> {
     graph: &'a Graph,
     change: &'a Change,
     now: f64,
-    events: BinaryHeap<Reverse<Timed>>,
-    order: usize,
+    events: Events,
     link: Link,
     pools: Vec<Pool>,
     pending_requests: Vec<Pending>,
     pending_tasks: Vec<Pending>,
-    /// Tasks that could run.
-    ready: BTreeSet<usize>,
+    /// Tasks that could run, by the time since when; of times from 0, the bits have the same order.
+    ready: BTreeSet<(u64, usize)>,
     running: Option<usize>,
     last_task: Option<usize>,
-    /// The part of each response that arrives next; the first is what comes before the first byte.
+    /// Frames among the tasks that could run.
+    ready_frames: BTreeSet<usize>,
+    /// The current frame is not drawn.
+    skips: bool,
+    /// Since when the last task could run.
+    last_ready: f64,
+    /// The part of each response that arrives next; part 0 ends with the first byte.
     parts: Vec<usize>,
-    /// Requests that the browser delays.
-    delayed: BTreeSet<(Reverse<Priority>, usize)>,
-    /// Requests that run, by their priority.
-    in_flight: [usize; Priority::VeryHigh as usize + 1],
-    running_requests: Vec<bool>,
+    delays: Delays,
+    /// Requests that have started and not ended.
+    in_flight: Vec<bool>,
     priorities: Vec<Priority>,
-    in_head: bool,
     added: Vec<f64>,
     trail: Trail,
 }
 
 pub(super) fn run(graph: &Graph, change: &Change) -> Replay {
-    let sane = |factor: f64, zero: bool| {
-        let valid = factor.is_finite() && (factor > 0.0 || zero && factor == 0.0);
-        if valid { factor } else { 1.0 }
+    let sane = |factor: f64, least: f64| {
+        let valid = factor.is_finite() && factor >= least;
+        if valid { factor.min(MAX_FACTOR) } else { 1.0 }
     };
     let change = Change {
-        rtt_factor: sane(change.rtt_factor, true),
-        rate_factor: sane(change.rate_factor, false),
-        cpu_factor: sane(change.cpu_factor, true),
+        rtt_factor: sane(change.rtt_factor, 0.0),
+        rate_factor: sane(change.rate_factor, 1.0 / MAX_FACTOR),
+        cpu_factor: sane(change.cpu_factor, 0.0),
         ..change.clone()
     };
     let mut engine = Engine::new(graph, &change);
     engine.start();
     engine.drain();
-    // What waits for itself, in broken loads, begins when it was recorded to begin.
+    // Activities of broken loads that wait for themselves begin when they were recorded.
     while let Some((node, time)) = engine.stuck() {
         engine.now = engine.now.max(time);
         engine.begin(node, engine.now);
@@ -179,24 +104,11 @@ impl<'a> Engine<'a> {
             Pool::new(origin.multiplexed, origin.spare, at_once)
         });
         let pools = pools.collect();
-        let request = RequestTrail {
-            issued: 0.0,
-            started: 0.0,
-            sent: 0.0,
-            first_byte: 0.0,
-            ended: 0.0,
-            connecting: None,
-            cause: Point::Start,
-            released_by: None,
-            connection_of: None,
-        };
-        let task = TaskTrail { start: 0.0, end: 0.0, cause: Point::Start, thread: None };
         Self {
             graph,
             change,
             now: 0.0,
-            events: BinaryHeap::new(),
-            order: 0,
+            events: Events::default(),
             link: Link::new(change.rate_factor),
             pools,
             pending_requests: graph
@@ -209,23 +121,23 @@ impl<'a> Engine<'a> {
             ready: BTreeSet::new(),
             running: None,
             last_task: None,
+            ready_frames: BTreeSet::new(),
+            skips: false,
+            last_ready: 0.0,
             parts: vec![0; requests],
-            delayed: BTreeSet::new(),
-            in_flight: [0; Priority::VeryHigh as usize + 1],
-            running_requests: vec![false; requests],
+            delays: Delays::new(graph.waits.body.is_some()),
+            in_flight: vec![false; requests],
             priorities: graph.requests.iter().map(|request| request.priority).collect(),
-            in_head: graph.waits.body.is_some(),
             added,
             trail: Trail {
-                requests: vec![request; requests],
-                tasks: vec![task; graph.waits.tasks.len()],
+                requests: vec![RequestTrail::default(); requests],
+                tasks: vec![TaskTrail::default(); graph.waits.tasks.len()],
             },
         }
     }
 
     fn at(&mut self, time: f64, event: Event) {
-        self.order += 1;
-        self.events.push(Reverse(Timed { time: time.max(self.now), order: self.order, event }));
+        self.events.add(time.max(self.now), event);
     }
 
     fn start(&mut self) {
@@ -237,12 +149,11 @@ impl<'a> Engine<'a> {
 
     fn drain(&mut self) {
         loop {
-            let next = self.events.peek().map(|Reverse(timed)| timed.time);
-            match (next, self.link.next()) {
+            match (self.events.next(), self.link.next()) {
                 (Some(event), link) if link.is_none_or(|link| event <= link) => {
-                    let Some(Reverse(timed)) = self.events.pop() else { return };
-                    self.now = self.now.max(timed.time);
-                    self.handle(timed.event);
+                    let Some((time, event)) = self.events.pop() else { return };
+                    self.now = self.now.max(time);
+                    self.handle(event);
                 }
                 (_, Some(link)) => {
                     self.now = self.now.max(link);
@@ -258,7 +169,13 @@ impl<'a> Engine<'a> {
     fn handle(&mut self, event: Event) {
         match event {
             Event::Ready(Node::Task(task)) => {
-                self.ready.insert(task);
+                // Tasks that belong to the last one follow it.
+                let joined = self.graph.waits.joined[task] && self.last_task == task.checked_sub(1);
+                let since = if joined { self.last_ready } else { self.now };
+                self.ready.insert((since.to_bits(), task));
+                if self.graph.waits.frames[task] {
+                    self.ready_frames.insert(task);
+                }
                 self.at(self.now, Event::Next);
             }
             Event::Next => self.run_next(),
@@ -330,16 +247,21 @@ impl<'a> Engine<'a> {
         if self.running.is_some() {
             return;
         }
-        let Some(task) = self.ready.pop_first() else { return };
+        let Some((since, task)) = self.ready.pop_first() else { return };
+        self.last_ready = f64::from_bits(since);
         let work = &self.graph.work[task];
         let pending = self.pending_tasks[task];
-        let factor = self.change.cpu_factor;
+        if !self.graph.waits.joined[task] {
+            // A frame shows everything until then: of frames that could be drawn now, only the last
+            // one is, and the ones that make the browser fetch something.
+            self.ready_frames.remove(&task);
+            let later = self.ready_frames.range(task..).next().is_some();
+            let is_frame = self.graph.waits.frames[task];
+            self.skips = is_frame && later && self.graph.dependents.within[task].is_empty();
+        }
+        let factor = if self.skips { 0.0 } else { self.change.cpu_factor };
         // The time between tasks that follow each other is the browser's own work.
-        let gap = if self.graph.waits.gaps[task] > 0.0 {
-            self.graph.waits.gaps[task] * factor
-        } else {
-            0.0
-        };
+        let gap = self.graph.waits.gaps[task] * factor;
         let follows = self.last_task.map(|last| (last, self.trail.tasks[last].end));
         let could = pending.last + self.graph.waits.tasks[task].lag;
         let thread = follows.filter(|(_, end)| *end > could).map(|(last, _)| last);
@@ -349,19 +271,18 @@ impl<'a> Engine<'a> {
         self.running = Some(task);
         for (request, within) in &self.graph.dependents.within[task] {
             let pending = &mut self.pending_requests[*request];
-            pending.cause = Point::Within(task, *within);
-            pending.begun = true;
-            self.order += 1;
-            let event = Event::Ready(Node::Request(*request));
-            let time = start + within * factor;
-            self.events.push(Reverse(Timed { time, order: self.order, event }));
+            if !pending.begun {
+                pending.cause = Point::Within(task, *within);
+                pending.begun = true;
+                self.at(start + within * factor, Event::Ready(Node::Request(*request)));
+            }
         }
         for (request, within) in &self.graph.dependents.boosts[task] {
             self.at(start + within * factor, Event::Boost(*request));
         }
         self.at(end, Event::TaskEnd(task));
         if self.graph.waits.body == Some(task) {
-            self.in_head = false;
+            self.delays.leave_head();
             self.release(None);
         }
     }
@@ -371,60 +292,39 @@ impl<'a> Engine<'a> {
         trail.issued = self.now;
         trail.cause = self.pending_requests[request].cause;
         let priority = self.priorities[request];
-        if self.graph.delayable[request] && !self.may_start(priority) {
-            self.delayed.insert((Reverse(priority), request));
+        if self.graph.delayable[request] && !self.delays.may_start(priority) {
+            self.delays.delay(priority, request);
         } else {
             self.dispatch(request, self.graph.dispatch_lag[request]);
         }
     }
 
-    /// Whether the browser starts a request of low priority.
-    fn may_start(&self, priority: Priority) -> bool {
-        let running = |low: Priority| self.in_flight[..=low as usize].iter().sum::<usize>();
-        let of_medium = self.in_flight[Priority::Medium as usize];
-        let fits = match priority {
-            _ if !self.in_head => true,
-            Priority::Medium => {
-                of_medium < MAX_RUNNING_IN_HEAD && running(Priority::Medium) < MAX_RUNNING_OF_MEDIUM
-            }
-            _ => running(Priority::VeryHigh) < MAX_RUNNING_IN_HEAD,
-        };
-        fits && (priority > Priority::Low || running(Priority::Low) < MAX_DELAYABLE)
-    }
-
     fn boost(&mut self, request: usize) {
         let before = std::mem::replace(&mut self.priorities[request], Priority::High);
-        if self.delayed.remove(&(Reverse(before), request)) {
+        if self.delays.remove(before, request) {
             self.dispatch(request, RELEASE_LAG);
-        } else if self.running_requests[request] {
-            self.in_flight[before as usize] -= self.counts(request);
-            self.in_flight[Priority::High as usize] += self.counts(request);
+        } else if self.in_flight[request] {
+            self.delays.end(before);
+            self.delays.start(Priority::High);
             self.release(None);
         }
     }
 
-    /// Starts requests that were delayed, now that `ended` has, in the order of their priority.
+    /// Starts requests that were delayed, now that a request has ended.
     fn release(&mut self, ended: Option<usize>) {
-        for priority in [Priority::Medium, Priority::Low, Priority::VeryLow] {
-            while self.may_start(priority) {
-                let of_priority = (Reverse(priority), 0)..=(Reverse(priority), usize::MAX);
-                let Some(next) = self.delayed.range(of_priority).next().copied() else { break };
-                self.delayed.remove(&next);
-                self.trail.requests[next.1].released_by = ended;
-                self.dispatch(next.1, RELEASE_LAG);
-            }
+        while let Some(next) = self.delays.next() {
+            self.trail.requests[next].released_by = ended;
+            self.dispatch(next, RELEASE_LAG);
         }
-    }
-
-    /// Whether a request, other than a document, counts among those that run.
-    fn counts(&self, request: usize) -> usize {
-        usize::from(self.graph.requests[request].kind != Kind::Document)
     }
 
     fn dispatch(&mut self, request: usize, lag: f64) {
         let steps = &self.graph.steps[request];
-        self.running_requests[request] = true;
-        self.in_flight[self.priorities[request] as usize] += self.counts(request);
+        // Documents do not count among those that run.
+        if self.graph.requests[request].kind != Kind::Document {
+            self.in_flight[request] = true;
+            self.delays.start(self.priorities[request]);
+        }
         if self.change.cached || !steps.timed {
             let fixed = if self.change.cached {
                 0.0
@@ -519,8 +419,9 @@ impl<'a> Engine<'a> {
                 self.send(next);
             }
         }
-        self.running_requests[request] = false;
-        self.in_flight[self.priorities[request] as usize] -= self.counts(request);
+        if std::mem::take(&mut self.in_flight[request]) {
+            self.delays.end(self.priorities[request]);
+        }
         // All parts, of a response that did not come over the network.
         for node in graph.dependents.arrived[request].iter().skip(self.parts[request]).flatten() {
             self.came(*node, Point::Ended(request));

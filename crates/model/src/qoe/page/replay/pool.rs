@@ -17,7 +17,7 @@ pub(super) struct Pool {
     spare: usize,
     opening: usize,
     open: usize,
-    /// Who left each idle connection, the last one last.
+    /// The request that left each idle connection, the last one last.
     idle: Vec<Option<usize>>,
     /// By priority, then by order.
     waiting: BTreeSet<(Reverse<Priority>, usize, usize)>,

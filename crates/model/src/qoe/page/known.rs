@@ -1,4 +1,4 @@
-//! Web pages whose dependency graph is known: what finds each object, and what waits for what.
+//! Web pages whose dependency graph is known, to measure how well [`Graph`](super::Graph) finds it.
 //!
 //! A page has style sheets with imports, fonts and images, scripts that block the parser, are deferred or
 //! asynchronous, or are inserted by other scripts, and images of the document and of scripts. Every
@@ -6,10 +6,10 @@
 //! The parameters were fixed before the first measurement.
 
 use std::fmt::Write as _;
-use std::time::Duration;
 
-use manyways_model::qoe::page::{Edge, EdgeKind};
-use manyways_unit::Random;
+use manyways_unit::{Random, Span};
+
+use super::{Edge, EdgeKind};
 
 /// Number of origins, each a port of the server. The document and the style sheets are at the first.
 pub const ORIGINS: usize = 3;
@@ -29,12 +29,12 @@ const COUNTS: [(Kind, (u64, u64)); 10] = [
 /// Bytes of text between the elements of the document.
 const TEXT: (u64, u64) = (20_000, 90_000);
 /// Time that the server takes for an object: most take less than the greatest.
-const MAX_SERVER_TIME: Duration = Duration::from_millis(80);
+const MAX_SERVER_TIME: Span = Span::from_millis(80);
 /// Time that a script computes.
-const MAX_COMPUTATION: Duration = Duration::from_millis(12);
+const MAX_COMPUTATION: Span = Span::from_millis(12);
 
 /// A page. The first object is the document.
-pub struct GraphPage {
+pub struct KnownPage {
     seed: u64,
     objects: Vec<Object>,
     /// Objects that the document names, in its order, and whether in its head.
@@ -46,8 +46,8 @@ struct Object {
     kind: Kind,
     origin: usize,
     bytes: usize,
-    server_time: Duration,
-    computation: Duration,
+    server_time: Span,
+    computation: Span,
     /// The object that names this one.
     found_by: Option<usize>,
 }
@@ -115,30 +115,28 @@ pub struct Answer {
     pub media_type: &'static str,
     pub body: Vec<u8>,
     /// Time between the request and the response.
-    pub server_time: Duration,
+    pub server_time: Span,
 }
 
-impl GraphPage {
+impl KnownPage {
     pub fn new(seed: u64) -> Self {
         let mut random = Random::new(seed);
-        let between = |random: &mut Random, (least, greatest): (u64, u64)| {
-            least + random.up_to(greatest - least)
-        };
         let text = between(&mut random, TEXT) as usize;
         let document = Object {
             kind: Kind::Document,
             origin: 0,
             bytes: 0,
-            server_time: MAX_SERVER_TIME.mul_f64(random.uniform()),
-            computation: Duration::ZERO,
+            server_time: part(MAX_SERVER_TIME, random.uniform()),
+            computation: Span::ZERO,
             found_by: None,
         };
         let mut page = Self { seed, objects: vec![document], elements: Vec::new(), text };
         for (kind, counts) in COUNTS {
             for _ in 0..between(&mut random, counts) {
                 let finder = kind.finder();
-                let finders: Vec<usize> =
-                    (0..page.objects.len()).filter(|index| finder(page.objects[*index].kind)).collect();
+                let finders: Vec<usize> = (0..page.objects.len())
+                    .filter(|index| finder(page.objects[*index].kind))
+                    .collect();
                 let found_by = finders[random.up_to(finders.len() as u64 - 1) as usize];
                 let at_first = matches!(kind, Kind::Style | Kind::Import | Kind::Font);
                 let origin = if at_first { 0 } else { random.up_to(ORIGINS as u64 - 1) as usize };
@@ -148,8 +146,8 @@ impl GraphPage {
                     origin,
                     bytes: between(&mut random, kind.sizes()) as usize,
                     // Most answers are fast.
-                    server_time: MAX_SERVER_TIME.mul_f64(random.uniform().powi(3)),
-                    computation: MAX_COMPUTATION.mul_f64(computes),
+                    server_time: part(MAX_SERVER_TIME, random.uniform().powi(3)),
+                    computation: part(MAX_COMPUTATION, computes),
                     found_by: Some(found_by),
                 });
             }
@@ -222,11 +220,11 @@ impl GraphPage {
         let object = self.objects.get(index)?;
         let body = match object.kind {
             Kind::Document => self.document(base).into_bytes(),
-            Kind::Style => super::page::padded(self.style(index, base), object.bytes).into_bytes(),
-            Kind::Import => super::page::padded(".import{color:red}".into(), object.bytes).into_bytes(),
-            Kind::Font => super::page::filler(object.bytes).into_bytes(),
-            Kind::Image | Kind::StyleImage | Kind::ScriptImage => super::page::image(object.bytes),
-            _ => super::page::padded(self.script(index, base), object.bytes).into_bytes(),
+            Kind::Style => padded(self.style(index, base), object.bytes).into_bytes(),
+            Kind::Import => padded(".import{color:red}".into(), object.bytes).into_bytes(),
+            Kind::Font => filler(object.bytes).into_bytes(),
+            Kind::Image | Kind::StyleImage | Kind::ScriptImage => image(object.bytes),
+            _ => padded(self.script(index, base), object.bytes).into_bytes(),
         };
         Some(Answer {
             path: self.path(index),
@@ -271,7 +269,7 @@ impl GraphPage {
                 _ => writeln!(out, "<img width=32 height=32 src=\"{url}\">"),
             };
             if !in_head {
-                let _ = writeln!(out, "<p>{}</p>", super::page::filler(text));
+                let _ = writeln!(out, "<p>{}</p>", filler(text));
             }
         }
         out.push_str("</body></html>\n");
@@ -295,8 +293,9 @@ impl GraphPage {
     }
 
     fn script(&self, index: usize, base: &dyn Fn(usize) -> String) -> String {
-        let millis = self.objects[index].computation.as_secs_f64() * 1e3;
-        let mut out = format!("{{const t=performance.now()+{millis:.2};while(performance.now()<t);}}");
+        let millis = self.objects[index].computation.as_millis_f64();
+        let mut out =
+            format!("{{const t=performance.now()+{millis:.2};while(performance.now()<t);}}");
         for image in self.found_by(index, Kind::ScriptImage) {
             let _ = write!(out, "new Image().src='{}';", self.url(image, base));
         }
@@ -311,6 +310,34 @@ impl GraphPage {
     }
 }
 
+fn between(random: &mut Random, (least, greatest): (u64, u64)) -> u64 {
+    least + random.up_to(greatest - least)
+}
+
+fn part(span: Span, part: f64) -> Span {
+    Span::from_secs_f64(span.as_secs_f64() * part)
+}
+
+/// Appends a comment that extends the text to `bytes` bytes.
+fn padded(mut text: String, bytes: usize) -> String {
+    let room = bytes.saturating_sub(text.len() + 4);
+    let _ = write!(text, "/*{}*/", filler(room));
+    text
+}
+
+/// Pseudo-random letters.
+fn filler(length: usize) -> String {
+    let mut random = Random::new(length as u64);
+    (0..length).map(|_| char::from(b'a' + random.up_to(25) as u8)).collect()
+}
+
+/// A GIF with one transparent pixel, padded with letters after its end.
+fn image(bytes: usize) -> Vec<u8> {
+    let mut out = b"GIF89a\x01\0\x01\0\x80\0\0\0\0\0\xff\xff\xff!\xf9\x04\x01\0\0\0\0,\0\0\0\0\x01\0\x01\0\0\x02\x02D\x01\0;".to_vec();
+    out.extend(filler(bytes.saturating_sub(out.len())).into_bytes());
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -319,7 +346,7 @@ mod tests {
     fn every_object_is_named_by_the_one_that_finds_it() {
         let base = |origin: usize| format!("http://192.0.2.1:{}", 7110 + origin);
         for seed in 0..20 {
-            let page = GraphPage::new(seed);
+            let page = KnownPage::new(seed);
             assert!((60..100).contains(&page.count()), "{}", page.count());
             let bodies: Vec<Answer> =
                 (0..page.count()).filter_map(|index| page.answer(index, &base)).collect();
@@ -337,13 +364,15 @@ mod tests {
 
     #[test]
     fn a_script_waits_for_the_sheets_before_it() {
-        let page = GraphPage::new(3);
+        let page = KnownPage::new(3);
         let base = |_| String::new();
         let document = String::from_utf8(page.answer(0, &base).unwrap().body).unwrap();
         let place = |index: usize| document.find(&format!("\"{}\"", page.path(index)));
         let mut waits = 0;
         for edge in page.edges() {
-            if edge.kind == EdgeKind::StyleBeforeScript && page.objects[edge.from].kind == Kind::Style {
+            if edge.kind == EdgeKind::StyleBeforeScript
+                && page.objects[edge.from].kind == Kind::Style
+            {
                 assert!(place(edge.from).unwrap() < place(edge.to).unwrap());
                 waits += 1;
             }
