@@ -37,7 +37,8 @@ pub use http::{Http, HttpReport, HttpVersion, Phases};
 pub use load::{Load, LoadReport, LoadedDirection};
 pub use network::{Network, Traffic};
 pub use page::{
-    Page, PageError, PageName, PageReport, PageRun, PageTimings, page_archive, read_page_load,
+    Cause, ExplainedPath, ExplainedStep, Explanation, InvalidWhatIf, Page, PageError, PageName,
+    PageReport, PageRun, PageTimings, Predicted, WhatIf, page_archive, read_page_load,
 };
 pub use pause::{PauseControl, PauseSignal};
 pub use peer::client::ProbeServer;

@@ -98,7 +98,13 @@ fn a_page_has_its_times_and_a_har_file() {
     let _requested = serve(&lab);
     let folder = folder();
     let har = folder.path().join("page.har");
-    let result = only(&lab, "/page", &format!("--har {}", har.display()));
+    let html = folder.path().join("page.html");
+    let options = format!(
+        "--whatif cached --whatif rtt=0.5 --har {} --html {}",
+        har.display(),
+        html.display()
+    );
+    let result = only(&lab, "/page", &options);
     assert_eq!(result["ending"], "complete", "{result:#}");
     let page = &result["page"];
     let run = &page["runs"][0];
@@ -115,6 +121,16 @@ fn a_page_has_its_times_and_a_har_file() {
     let paint = time("first_contentful_paint");
     assert_eq!(time("page_interactive"), paint.max(time("dom_interactive")), "{page:#}");
     assert!(time("largest_contentful_paint") >= paint, "{page:#}");
+    let explanation = &page["explanation"];
+    let network = explanation["page_load"]["network"].as_f64();
+    assert!(network >= Some(0.120), "{explanation:#}");
+    let steps = explanation["page_load"]["steps"].as_array().expect("steps");
+    assert!(steps.iter().any(|step| step["activity"] == "connect"), "{explanation:#}");
+    let predicted = |index: usize| explanation["predictions"][index]["page_load"].as_f64();
+    let replayed = explanation["replayed"]["page_load"].as_f64();
+    assert!(predicted(0) < predicted(1) && predicted(1) < replayed, "{explanation:#}");
+    let html = fs::read_to_string(&html).expect("a page");
+    assert!(html.contains("/script.js") && html.contains("Critical path"), "{html}");
     let used = result["used"]["down"].as_u64();
     assert!(used > run["bytes"].as_u64() && used <= result["predicted"]["down"].as_u64());
     let shown = finish(manyways().args(["record", "show", "--json"]).arg(&har)).expect_success();

@@ -2,6 +2,7 @@
 
 mod archive;
 mod document;
+mod explain;
 mod fault;
 mod load;
 mod protocol;
@@ -12,9 +13,10 @@ mod through_proxy;
 mod timings;
 mod trace;
 mod visit;
+mod what_if;
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use manyways_model::probe::cost::{Plan, Transfer};
 use manyways_model::qoe::page::Load;
@@ -28,10 +30,12 @@ use crate::fetch::Location;
 
 pub use archive::page_archive;
 pub(super) use document::PageDocument;
+pub use explain::{Cause, ExplainedPath, ExplainedStep, Explanation, Predicted};
 pub use fault::PageError;
 use recorder::Recorder;
 pub use timings::{PageName, PageTimings};
 use visit::{Meter, OVERHEAD, Visit, visit};
+pub use what_if::{InvalidWhatIf, WhatIf};
 
 /// Loads of a page in Chromium, each with an empty profile.
 ///
@@ -49,6 +53,8 @@ pub struct Page {
     pub max_bytes: Size,
     /// Time for each load, without that for the start of the browser.
     pub timeout: Span,
+    /// Conditions under which the load is predicted.
+    pub what_ifs: Vec<WhatIf>,
 }
 
 /// Result of the loads of a page.
@@ -57,6 +63,10 @@ pub struct PageReport {
     /// Name and version of the browser.
     pub browser: Option<String>,
     pub runs: Vec<Arc<PageRun>>,
+    /// Conditions under which the load is predicted.
+    pub what_ifs: Vec<WhatIf>,
+    /// Explanation of the typical load; made when it is asked for.
+    explanation: Arc<OnceLock<Option<Explanation>>>,
 }
 
 /// One load of a page. If it ended early, some times are missing.
@@ -107,6 +117,14 @@ impl PageReport {
         let typical = loaded.get(loaded.len().saturating_sub(1) / 2).copied();
         typical.or_else(|| self.runs.last().map(Arc::as_ref))
     }
+
+    /// Why the typical load took as long as it did; `None` if it did not reach its load event. The first
+    /// call computes it, in up to seconds for a page of many objects.
+    pub fn explanation(&self) -> Option<&Explanation> {
+        let explained =
+            self.explanation.get_or_init(|| Explanation::of(&self.typical()?.load, &self.what_ifs));
+        explained.as_ref()
+    }
 }
 
 impl Page {
@@ -120,6 +138,7 @@ impl Page {
             runs: 1,
             max_bytes: Size::from_bytes(20_000_000),
             timeout: Span::from_secs(30),
+            what_ifs: Vec::new(),
         }
     }
 
@@ -131,11 +150,13 @@ impl Page {
     async fn measure(&self, run: &mut Run) -> Result<(), ProbeError> {
         run.own_all_traffic();
         let mut meter = Meter::start(run);
-        let mut report = PageReport::default();
+        let what_ifs = self.what_ifs.clone();
+        let mut report = PageReport { what_ifs, ..PageReport::default() };
         for _ in 0..self.runs {
             let Visit { browser, run: recorded, ended } = visit(self, run, &mut meter).await;
             report.browser = report.browser.or(browser);
             report.runs.extend(recorded.map(Arc::new));
+            report.explanation = Arc::default();
             if !report.runs.is_empty() {
                 run.report(Measurement::Page(report.clone()));
             }

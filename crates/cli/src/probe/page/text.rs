@@ -5,6 +5,7 @@ use manyways_report::number::bytes;
 use manyways_report::text::table;
 use manyways_unit::Span;
 
+use super::explain;
 use crate::probe::run::cell;
 
 /// The tables of all networks.
@@ -24,6 +25,7 @@ pub fn text(reports: &[Report]) -> String {
     text.push_str(&milestones(&pages));
     for (interface, page) in &pages {
         text.push_str(&spread(interface, page));
+        text.push_str(&explain::text(interface, page));
         text.push_str(&remarks(interface, page));
     }
     text

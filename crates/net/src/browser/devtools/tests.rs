@@ -83,3 +83,12 @@ async fn a_program_that_is_no_browser_has_ended() {
     let error = Browser::launch(&options).await.unwrap_err();
     assert!(matches!(error, BrowserError::Start(..)), "{error}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_browser_that_does_not_answer_is_given_up() {
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/src/browser/devtools/hangs.sh");
+    let options = Options { browser: Some(program.into()), ..Options::default() };
+    let error = Browser::launch(&options).await.unwrap_err();
+    assert!(matches!(error, BrowserError::Hung), "{error}");
+    assert!(error.hint().is_some());
+}

@@ -31,7 +31,9 @@ impl Recorder {
                 None if number == 0 => Initiator::Navigation,
                 None => urls.initiator(record),
             };
-            record.request(start, initiator)
+            let boosted = self.trace.boost(&record.sent.request_id);
+            let boosted = boosted.map(|time| since(start, time));
+            Request { boosted, ..record.request(start, initiator) }
         });
         let requests = requests.collect();
         let find = |url: &str, time| urls.find(url, time).map(|found| found.number);
@@ -167,6 +169,7 @@ impl Record {
             headers,
             arrivals: arrivals.collect(),
             from_cache: self.is_cached,
+            boosted: None,
             failed: self.has_failed || status.is_some_and(|status| status >= 400.0),
         }
     }

@@ -1,12 +1,13 @@
 //! Recordings of events.
 
 use manyways_model::qoe::page::{
-    Blocking, EventKind, Initiator, Kind, Load, Loading, Priority, TaskKind,
+    Blocking, EventKind, Initiator, Kind, Load, Loading, Marks, Priority, TaskKind,
 };
 use manyways_unit::{Size, Span, Time};
 use manyways_wire::har::{self, Content};
 use serde_json::{Value, json};
 
+use super::explain::Explanation;
 use super::recorder::{MAX_DOCUMENTS, MAX_REQUESTS, Recorder};
 use super::through_proxy;
 use super::timings::{Answer, PageName, PageTimings};
@@ -167,6 +168,31 @@ fn timings_are_those_of_the_page_behind_the_redirect() {
     let median = PageTimings::medians(&[slow, timings, failed]);
     assert_eq!((median.load, median.objects), (timings.load, 11));
     assert_eq!(PageTimings::medians(&[]), PageTimings::default());
+}
+
+#[test]
+fn a_load_is_explained_and_predicted() {
+    let (load, _) = recording().load();
+    let what_ifs = ["cached", "rtt=1"].map(|text| text.parse().unwrap());
+    let explained = Explanation::of(&load, &what_ifs).unwrap();
+    let steps = &explained.load.steps;
+    assert!(steps.is_sorted_by(|one, next| one.end == next.start), "{steps:?}");
+    assert_eq!(
+        (steps[0].start, steps.last().unwrap().end.since(Time::ZERO)),
+        (Time::ZERO, explained.replayed.load)
+    );
+    let shares = explained.load.shares;
+    assert_eq!(shares.network + shares.computation + shares.lag, explained.replayed.load);
+    // The script runs for 20 ms after the style sheet, for which the server needs 50 ms.
+    assert!(shares.computation >= Span::from_millis(20) && shares.network >= Span::from_millis(50));
+    assert!(explained.slack.is_sorted_by_key(|(_, slack)| *slack) && explained.slack.len() == 11);
+    let [cached, same] = &explained.predictions[..] else { panic!("{explained:?}") };
+    assert_eq!((cached.what_if.as_str(), same.load), ("cached", explained.replayed.load));
+    assert!(cached.load < same.load);
+    let background = find(&load, "background.svg");
+    assert!(load.requests[background].boosted.is_some());
+    let unfinished = Load { marks: Marks::default(), ..load };
+    assert!(Explanation::of(&unfinished, &[]).is_none());
 }
 
 #[test]

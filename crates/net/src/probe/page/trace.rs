@@ -1,6 +1,6 @@
 //! Work of the page's main thread, and its marks, from the events of a trace.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use manyways_model::qoe::page::{EventKind, Marks, Task, TaskKind, flatten};
 use manyways_unit::{Span, Time};
@@ -21,6 +21,8 @@ pub struct Trace {
     marks: Vec<RawMark>,
     /// Main threads of renderers, as process and thread.
     main_threads: HashSet<(i64, i64)>,
+    /// When the browser raised the priority of a request, by its number of DevTools.
+    boosts: HashMap<String, Time>,
     is_cut: bool,
 }
 
@@ -127,11 +129,18 @@ impl Trace {
             self.main_threads.insert(thread);
             return;
         }
-        if self.tasks.len() + self.marks.len() >= MAX_EVENTS {
+        if self.tasks.len() + self.marks.len() + self.boosts.len() >= MAX_EVENTS {
             self.is_cut = true;
             return;
         }
-        if event.ph == "X" {
+        if event.name == "ResourceChangePriority" {
+            let data = &event.args["data"];
+            if let (Some(id), Some("Medium" | "High" | "VeryHigh")) =
+                (data["requestId"].as_str(), data["priority"].as_str())
+            {
+                self.boosts.entry(id.to_owned()).or_insert(micros(event.ts));
+            }
+        } else if event.ph == "X" {
             let Some(kind) = task_kind(&event.name, &event.args) else { return };
             let (url, lines) = work(kind, &event.args);
             self.tasks.push(RawTask {
@@ -155,6 +164,11 @@ impl Trace {
                 has_document: !text(&args["data"]["documentLoaderURL"]).is_empty(),
             });
         }
+    }
+
+    /// When the browser raised the priority of a request first, on the monotonic clock.
+    pub fn boost(&self, request: &str) -> Option<Time> {
+        self.boosts.get(request).copied()
     }
 
     /// Whether events are missing, because there were too many.
