@@ -52,8 +52,10 @@ fn phases(pages: &[(&str, &PageReport)]) -> String {
     table(&head, rows)
 }
 
-/// Names of milestones, and their times.
-const MILESTONES: [(&str, fn(&PageTimings) -> Option<Span>); 6] = [
+/// Name of a milestone, and its time.
+type Milestone = (&'static str, fn(&PageTimings) -> Option<Span>);
+
+const MILESTONES: [Milestone; 6] = [
     ("DOM INTERACTIVE", |one| one.dom_interactive),
     ("DOM LOADED", |one| one.dom_content_loaded),
     ("FCP", |one| one.first_contentful_paint),
