@@ -4,6 +4,7 @@ mod bluetooth;
 mod capture;
 mod container;
 mod control;
+mod devtools;
 mod exchange;
 mod filter;
 mod flow;
@@ -171,6 +172,12 @@ pub const ALL: &[Target] = &[
         more_seeds: &["corpus/archive"],
     },
     Target { name: "har", run: har::har, words: har::WORDS, more_seeds: &[] },
+    Target {
+        name: "devtools-events",
+        run: devtools::devtools_events,
+        words: devtools::WORDS,
+        more_seeds: &["../crates/net/src/probe/page/recordings"],
+    },
     Target {
         name: "dns-message",
         run: wire::dns_message,

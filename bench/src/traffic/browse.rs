@@ -2,8 +2,10 @@
 
 use std::io;
 
+use manyways_net::browser::Home;
+
 use super::Measurement;
-use super::browser::{Browser, Home};
+use super::browser::Browser;
 use super::dial::Dialer;
 use super::page::{Page, path};
 use super::web;

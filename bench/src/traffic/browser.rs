@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use manyways_net::browser::{Home, quiet_command};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, Command};
 
@@ -15,35 +16,6 @@ const MARK: &str = "manyways-page";
 const LOAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// The browser loads the page after this delay, because it is busy with its own start before.
 const WARM_UP: Duration = Duration::from_millis(800);
-/// Variables with folders that the browser writes into.
-const FOLDERS: [&str; 4] = ["TMPDIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR"];
-/// Options for a headless browser as root without background network traffic.
-const OPTIONS: [&str; 20] = [
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-dev-shm-usage",
-    "--no-first-run",
-    "--no-default-browser-check",
-    "--no-pings",
-    "--disable-background-networking",
-    "--disable-breakpad",
-    "--disable-client-side-phishing-detection",
-    "--disable-component-extensions-with-background-pages",
-    "--disable-component-update",
-    "--disable-default-apps",
-    "--disable-domain-reliability",
-    "--disable-extensions",
-    "--disable-sync",
-    "--safebrowsing-disable-auto-update",
-    "--metrics-recording-only",
-    // Without HTTPS upgrades of http://, and without special treatment of the lab's private
-    // addresses.
-    "--disable-features=HttpsUpgrades,HttpsFirstBalancedModeAutoEnable,LocalNetworkAccessChecks,\
-     MediaRouter,OptimizationHints,Translate",
-    "--enable-logging=stderr",
-];
-
 /// Which browser, and where.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Browser {
@@ -53,15 +25,6 @@ pub struct Browser {
     /// Where its profile may be, which goes with it.
     #[arg(long, value_name = "DIR")]
     folder: PathBuf,
-}
-
-/// Home of the browser, with the certificates that it trusts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Home {
-    /// An empty one.
-    Empty,
-    /// The one in the environment.
-    Inherited,
 }
 
 /// Figures of a page load on the browser's console.
@@ -118,19 +81,12 @@ impl Browser {
     }
 
     fn command(&self, profile: &Path, url: &str, home: Home) -> Command {
-        let mut command = Command::new(&self.browser);
-        command.args(OPTIONS).arg(format!("--user-data-dir={}", profile.display()));
+        let mut command = Command::from(quiet_command(&self.browser, profile, home));
+        command.arg("--enable-logging=stderr");
         let millis = WARM_UP.as_millis();
         command.arg(format!(
             "data:text/html,<script>setTimeout(()=>location='{url}',{millis})</script>"
         ));
-        for variable in FOLDERS {
-            command.env(variable, profile);
-        }
-        if home == Home::Empty {
-            command.env("HOME", profile);
-        }
-        command.env("DBUS_SESSION_BUS_ADDRESS", "disabled:");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         command.kill_on_drop(true);
         command

@@ -2,8 +2,10 @@
 
 use std::io;
 
+use manyways_net::browser::Home;
+
 use super::Measurement;
-use super::browser::{Browser, Home};
+use super::browser::Browser;
 
 /// Load a page of any server; the value is the time from the navigation's start to the end of the load
 /// event. The browser trusts the certificates in the home of the environment.

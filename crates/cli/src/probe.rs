@@ -5,6 +5,7 @@ mod dns;
 mod exec;
 pub mod http;
 mod load;
+mod page;
 mod ping;
 mod portal;
 mod report;
@@ -33,6 +34,7 @@ Examples:
   manyways probe dns example.org --compare-with 192.0.2.53
   manyways probe trace example.org --via wlan0 --rounds 100
   manyways probe http https://example.org/ --json
+  manyways probe page https://example.org/ --html page.html
   manyways probe portal http://example.org/generate_204
   manyways probe load probe.example.org --server-key KEY --key client.key
 
@@ -54,6 +56,7 @@ enum Command {
     Udp(udp::Args),
     Video(video::Args),
     Load(load::Args),
+    Page(page::Args),
     Compare(compare::Args),
     Report(report::Args),
     Rrc(rrc::Args),
@@ -72,6 +75,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         Command::Udp(args) => udp::run(&args),
         Command::Video(args) => video::run(&args),
         Command::Load(args) => load::run(&args),
+        Command::Page(args) => page::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Rrc(args) => rrc::run(&args),

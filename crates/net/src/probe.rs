@@ -14,6 +14,7 @@ pub mod film;
 mod http;
 mod load;
 mod network;
+mod page;
 mod pause;
 mod peer;
 mod ping;
@@ -37,6 +38,10 @@ pub use exec::{Exec, ExecReport};
 pub use http::{Http, HttpReport, HttpVersion, Phases};
 pub use load::{Load, LoadReport, LoadedDirection};
 pub use network::{Network, Traffic};
+pub use page::{
+    Cause, ExplainedPath, ExplainedStep, Explanation, InvalidWhatIf, Page, PageError, PageName,
+    PageReport, PageRun, PageTimings, Predicted, WhatIf, page_archive, read_page_load,
+};
 pub use pause::{PauseControl, PauseSignal};
 pub use peer::client::ProbeServer;
 pub use peer::message::{self, Direction};

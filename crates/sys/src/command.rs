@@ -1,7 +1,7 @@
 //! A child process that ends with its parent.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
 
@@ -49,6 +49,48 @@ impl RunningCommand {
                 Err(error)
             }
         }
+    }
+
+    /// [`Self::start`] of a command that has each of `files` open as the descriptor of its number,
+    /// which is above those of the standard streams.
+    ///
+    /// # Errors
+    /// If the command cannot be started.
+    pub fn start_with_files(
+        mut command: Command,
+        files: Vec<(RawFd, OwnedFd)>,
+    ) -> io::Result<Self> {
+        /// Below, the files must not be while they are moved to their numbers.
+        const ABOVE: RawFd = 100;
+        let last = files.iter().map(|(number, _)| *number).max().unwrap_or(0);
+        // The descriptor through which the new process reports that it cannot execute the command has
+        // the lowest free number, which must not be one of these.
+        let mut taken: Vec<OwnedFd> = Vec::new();
+        for (_, file) in &files {
+            while taken.last().is_none_or(|fd| fd.as_raw_fd() <= last) {
+                taken.push(file.try_clone()?);
+            }
+        }
+        let mut moved = vec![-1; files.len()];
+        // SAFETY: the closure only makes system calls, on descriptors that it owns.
+        unsafe {
+            command.pre_exec(move || {
+                for (moved, (_, file)) in moved.iter_mut().zip(&files) {
+                    *moved = libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, ABOVE);
+                    if *moved < 0 {
+                        return Err(io::Error::last_os_error());
+                    }
+                }
+                for (moved, (number, _)) in moved.iter().zip(&files) {
+                    // The copy stays open when the command is executed.
+                    if libc::dup2(*moved, *number) < 0 {
+                        return Err(io::Error::last_os_error());
+                    }
+                }
+                Ok(())
+            });
+        }
+        Self::start(command)
     }
 
     /// Returns the exit status; `None` while the command runs. Kills the remaining processes of its
@@ -111,7 +153,7 @@ impl Drop for RunningCommand {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read;
+    use std::io::{Read, Write};
     use std::os::unix::process::ExitStatusExt;
     use std::process::Stdio;
 
@@ -161,6 +203,24 @@ mod tests {
         let (mut running, mut pipe) = two_processes("sleep 1000 & echo hello; exit 3");
         assert_eq!(running.wait().unwrap().code(), Some(3));
         assert_eq!(pipe.read_to_end(&mut Vec::new()).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_command_finds_files_at_their_numbers() {
+        let (mut answers, answer) = io::pipe().unwrap();
+        let (question, mut questions) = io::pipe().unwrap();
+        let files = vec![(3, OwnedFd::from(question)), (4, answer.into())];
+        let mut running = RunningCommand::start_with_files(shell("cat <&3 >&4"), files).unwrap();
+        questions.write_all(b"hello").unwrap();
+        drop(questions);
+        let mut said = String::new();
+        answers.read_to_string(&mut said).unwrap();
+        assert_eq!((said.as_str(), wait(&mut running).code()), ("hello", Some(0)));
+        // A command that does not exist is an error also if these numbers were free.
+        let (_, writer) = io::pipe().unwrap();
+        let files = vec![(3, OwnedFd::from(writer))];
+        let missing = RunningCommand::start_with_files(Command::new("/nowhere"), files);
+        assert_eq!(missing.unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
     #[test]

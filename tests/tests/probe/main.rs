@@ -2,6 +2,7 @@
 
 mod film;
 mod networks;
+mod page;
 mod routes;
 mod server;
 mod video;

@@ -99,11 +99,11 @@ pub fn measure_on(
     }
     options.parquet.as_deref().map(check_folder).transpose()?;
     let (reports, is_stopped) = block_on(run_all(probe, &networks()?, &settings))??;
-    save(&reports)?;
     if let Some(file) = &options.parquet {
         probe::write_table(file, &reports)
             .with_context(|| format!("cannot write {}", file.display()))?;
     }
+    save(&reports)?;
     match options.json {
         true => {
             let document = Document::new(probe.name(), probe.target(), &reports);
@@ -303,6 +303,9 @@ pub fn remarks<'a>(reports: impl IntoIterator<Item = &'a Report>) -> String {
             (Ending::Complete, _) => {}
             (_, Some(message)) => text.push_str(&format!("{name}: {message}.\n")),
             (_, None) => text.push_str(&format!("{name}: stopped.\n")),
+        }
+        if let Some(hint) = report.ending.hint() {
+            text.push_str(&format!("hint: {hint}\n"));
         }
         if let Some(foreign) = report.foreign.filter(|foreign| foreign.is_noticeable()) {
             text.push_str(&format!(

@@ -18,6 +18,7 @@ use manyways_unit::{Size, Span, Time};
 use tokio::net::TcpStream;
 
 use super::network::{Network, Traffic};
+use super::page::PageError;
 use super::pause::PauseSignal;
 use super::queue;
 use super::report::{Ending, Measurement, Report};
@@ -98,6 +99,9 @@ pub enum ProbeError {
     /// The timers of the radio could not be probed.
     #[error("{0}")]
     Radio(String),
+    /// A page that was not loaded.
+    #[error(transparent)]
+    Page(#[from] PageError),
     /// A film that cannot be played, or no longer.
     #[error("{0}")]
     Video(String),
@@ -107,6 +111,14 @@ pub enum ProbeError {
 }
 
 impl ProbeError {
+    /// The step that may help, where the error itself does not name it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Page(error) => error.hint(),
+            _ => None,
+        }
+    }
+
     /// An error of the system, which means that the interface is gone if it is.
     pub(super) fn io(path: &PathSpec, action: &'static str, error: io::Error) -> Self {
         if !path.has_carrier() {

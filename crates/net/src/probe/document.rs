@@ -18,6 +18,7 @@ use super::dns::{DnsReport, QueryOutcome, QueryReport};
 use super::exec::ExecReport;
 use super::http::HttpReport;
 use super::load::{LoadReport, LoadedDirection};
+use super::page::PageDocument;
 use super::peer::message::Direction;
 use super::portal::PortalReport;
 use super::report::{Ending, Measurement, PingReport, Report};
@@ -149,6 +150,7 @@ struct ResultDocument {
     attempts: u32,
     ending: &'static str,
     message: Option<String>,
+    hint: Option<String>,
     predicted: CostDocument,
     used: CostDocument,
     foreign_up: Option<u64>,
@@ -171,6 +173,7 @@ enum MeasurementDocument {
     Tcp(TcpDocument),
     Udp(UdpDocument),
     Exec(ExecDocument),
+    Page(PageDocument),
     Rrc(RrcDocument),
     Video(VideoDocument),
 }
@@ -188,6 +191,7 @@ impl ResultDocument {
             Measurement::Tcp(tcp) => MeasurementDocument::Tcp(TcpDocument::of(tcp)),
             Measurement::Udp(udp) => MeasurementDocument::Udp(UdpDocument::of(udp)),
             Measurement::Exec(exec) => MeasurementDocument::Exec(ExecDocument::of(exec)),
+            Measurement::Page(page) => MeasurementDocument::Page(PageDocument::of(page)),
             Measurement::Rrc(rrc) => MeasurementDocument::Rrc(RrcDocument::of(rrc)),
             Measurement::Video(video) => MeasurementDocument::Video(VideoDocument::of(video)),
         });
@@ -203,6 +207,7 @@ impl ResultDocument {
             attempts: report.attempts,
             ending: report.ending.name(),
             message: report.ending.message(),
+            hint: report.ending.hint(),
             predicted: CostDocument::of(&report.predicted),
             used: CostDocument::of(&report.used),
             foreign_up: report.foreign.map(|foreign| foreign.up.as_bytes()),
@@ -222,6 +227,14 @@ impl Ending {
             Self::Limit(_) => "prediction",
             Self::Stopped => "stopped",
             Self::Failed(_) => "failed",
+        }
+    }
+
+    /// The step that may help against an early end.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Failed(error) => error.hint(),
+            _ => None,
         }
     }
 

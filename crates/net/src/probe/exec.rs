@@ -117,7 +117,7 @@ impl Exec {
 }
 
 /// Takes the traffic since the last call from the prediction.
-fn count(run: &mut Run, counted: &mut Option<Counters>) -> Result<(), ProbeError> {
+pub(super) fn count(run: &mut Run, counted: &mut Option<Counters>) -> Result<(), ProbeError> {
     let (Some(before), Some(now)) = (*counted, run.network().traffic()) else { return Ok(()) };
     *counted = Some(now);
     let bytes = |now: u64, before: u64| Size::from_bytes(now.saturating_sub(before));

@@ -11,6 +11,7 @@ use super::exec::ExecReport;
 use super::http::HttpReport;
 use super::load::LoadReport;
 use super::network::Traffic;
+use super::page::PageReport;
 use super::ping::PingMethod;
 use super::portal::PortalReport;
 use super::rrc::RrcReport;
@@ -83,6 +84,7 @@ pub enum Measurement {
     Tcp(TcpReport),
     Udp(UdpReport),
     Exec(ExecReport),
+    Page(PageReport),
     Rrc(RrcReport),
     Video(VideoReport),
 }

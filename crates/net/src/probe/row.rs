@@ -11,6 +11,7 @@ use manyways_unit::{Rate, Span, Time};
 use super::dns::DnsReport;
 use super::http::HttpReport;
 use super::load::{LoadReport, LoadedDirection};
+use super::page::PageReport;
 use super::peer::message::Direction;
 use super::portal::PortalReport;
 use super::report::{Measurement, PingReport, Report};
@@ -41,6 +42,7 @@ of_kind! {
     tcp Tcp TcpReport;
     udp Udp UdpReport;
     load Load LoadReport;
+    page Page PageReport;
     video Video VideoReport;
 }
 
@@ -185,6 +187,17 @@ impl Row for Report {
             |report| report.http().and_then(|http| http.phases.first_byte);
         "total" Span "Whole exchange of `http`."
             |report| report.http().and_then(|http| http.phases.total);
+        "page_interactive" Span "Median page-interactive time (PIT) of `page`."
+            |report| report.page().and_then(|page| page.medians().interactive);
+        "page_load" Span "Median page load time (PLT) of `page`."
+            |report| report.page().and_then(|page| page.medians().load);
+        "first_contentful_paint" Span "Median first contentful paint of `page`."
+            |report| report.page().and_then(|page| page.medians().first_contentful_paint);
+        "largest_contentful_paint" Span "Median largest contentful paint of `page`."
+            |report| report.page().and_then(|page| page.medians().largest_contentful_paint);
+        "objects" Count "Median number of requests of `page`."
+            |report| report.page().map(|page| page.medians().objects);
+        "runs" Count "Loads of `page`." |report| report.page().map(|page| page.runs.len() as u64);
         "verdict" Text "`validated`, `captive`, `dns-lies` or `no-internet`."
             |report| report.portal().and_then(|portal| portal.verdict.as_ref()).map(|one| one.name());
         "startup" Span "Time until the first picture of `video`."
