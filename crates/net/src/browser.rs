@@ -20,6 +20,7 @@ use crate::path::plain;
 
 pub use command::{Home, find, quiet_command};
 pub use devtools::{Browser, Event, Options};
+#[cfg(feature = "probe")]
 pub(crate) use messages::Messages;
 pub use proxy::{ProxiedConnection, Proxy};
 

@@ -215,7 +215,7 @@ mod tests {
         drop(questions);
         let mut said = String::new();
         answers.read_to_string(&mut said).unwrap();
-        assert_eq!((said.as_str(), wait(&mut running).code()), ("hello", Some(0)));
+        assert_eq!((said.as_str(), running.wait().unwrap().code()), ("hello", Some(0)));
         // A command that does not exist is an error also if these numbers were free.
         let (_, writer) = io::pipe().unwrap();
         let files = vec![(3, OwnedFd::from(writer))];
