@@ -12,7 +12,7 @@ use std::str::FromStr;
 use anyhow::Result;
 use clap::ValueHint;
 use manyways_net::browser;
-use manyways_net::probe::{Page, WhatIf};
+use manyways_net::probe::{Page, Report, WhatIf};
 use manyways_unit::{Size, Span, human};
 
 use super::http::location;
