@@ -186,7 +186,7 @@ pub struct Args {
     #[arg(long, value_name = "URL", requires = "serve", value_hint = ValueHint::Url,
           help_heading = PLAYERS)]
     pub origin: Option<OsString>,
-    /// Let the pages of ORIGIN, like https://player.example, read the responses in a browser; * is
+    /// Let the pages of ORIGIN (scheme and host) read the responses in a browser; * is
     /// every page. May be given more than once.
     #[arg(long, value_name = "ORIGIN", requires = "serve", value_parser = AllowedOrigin::parse,
           help_heading = PLAYERS)]
