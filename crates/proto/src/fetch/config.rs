@@ -66,7 +66,7 @@ impl FromStr for Scheduler {
             },
             Some(("fixed-chunk", size)) => match human::bytes(size) {
                 Ok(size) if size >= MIN_CHUNK => Ok(Self::FixedChunk(size)),
-                Ok(_) => unknown(format!("a chunk is at least {MIN_CHUNK}")),
+                Ok(_) => unknown("a chunk is at least 16KiB".to_owned()),
                 Err(error) => unknown(error.to_string()),
             },
             Some((name, _)) => unknown(format!("{name} takes no size; only fixed-chunk does")),
