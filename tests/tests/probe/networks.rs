@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use manyways_tests::testbed::{accept, eventually};
 use manyways_tests::{Lab, Need, finish, folder, manyways, needs};
+use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::results;
@@ -82,6 +83,27 @@ fn serve(lab: &Lab, port: u16, response: &'static str) {
 }
 
 #[test]
+fn an_address_of_this_host_is_measured_over_its_loopback() {
+    needs!(Need::Root, Need::Command("ip"));
+    let lab = Lab::start(&LINKS[..2]);
+    let listener = lab.namespace(None).listen("127.0.0.1:81".parse().expect("an address"));
+    thread::spawn(move || {
+        loop {
+            let (mut stream, _) = accept(&listener);
+            let _ = stream.read(&mut [0; 4_096]);
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+        }
+    });
+    for host in ["127.0.0.1", "localhost"] {
+        let words = format!("manyways probe http http://{host}:81/ --json");
+        let all = results(&lab.device(&words).expect_success());
+        let [result] = &all[..] else { panic!("one network: {all:#?}") };
+        assert_eq!(result["interface"], "lo", "{result:#}");
+        assert_eq!(result["http"]["status"], 200, "{result:#}");
+    }
+}
+
+#[test]
 fn a_login_page_is_told_from_the_internet() {
     needs!(Need::Root, Need::Command("ip"));
     let lab = Lab::start(&LINKS[..2]);
@@ -122,12 +144,12 @@ fn a_second_probe_on_an_interface_waits_for_the_first() {
     let lab = Lab::start(&LINKS[..2]);
     let folder = folder();
     let device = lab.namespace(None);
-    let start = |name: &str, count: &str| {
+    let start = |name: &str, count: &str, more: &[&str]| {
         let output = File::create(folder.path().join(name)).expect("room for a file");
         let words = ["probe", "ping", SERVER, "--interval", "50ms", "--json", "--count", count];
-        device.start(manyways().args(words).stdout(output))
+        device.start(manyways().args(words).args(more).stdout(output))
     };
-    let mut first = start("one", "20");
+    let mut first = start("one", "5000", &[]);
     // The first one runs while it holds the name that the second one needs.
     let is_begun = || fs::read_to_string("/proc/thread-self/net/unix").ok();
     device.run(|| {
@@ -135,7 +157,12 @@ fn a_second_probe_on_an_interface_waits_for_the_first() {
             is_begun().filter(|sockets| sockets.contains("@manyways-probe-"))
         })
     });
-    let mut second = start("two", "2");
+    let mut second = start("two", "2", &[]);
+    // It would wait as long as the second one if it took its turn.
+    let mut parallel = start("three", "2", &["--parallel"]);
+    eventually("the parallel probe ends", || parallel.wait(Duration::from_millis(50)));
+    assert!(second.wait(Duration::ZERO).is_none(), "the second probe has its turn");
+    first.signal(Signal::SIGINT);
     for running in [&mut first, &mut second] {
         eventually("the probe ends", || running.wait(Duration::from_millis(50)));
     }

@@ -13,7 +13,7 @@ use manyways_report::text::table;
 use manyways_unit::human;
 use manyways_unit::{Size, Span};
 
-use super::run::{Options, cell, measure};
+use super::run::{Options, cell, measure_on};
 use crate::failure::Failure;
 
 /// Measure the phases of an HTTP request
@@ -73,7 +73,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         trust: trust(args.cacert.as_ref()),
         ..Http::new(location(&args.url)?)
     };
-    measure(&probe, &args.options, &[], text)
+    let networks = || args.options.networks_to(&probe.location);
+    measure_on(&probe, &args.options, networks, |_| Ok(()), text)
 }
 
 fn text(reports: &[Report]) -> String {

@@ -82,7 +82,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         .collect();
     files.iter().try_for_each(|file| check_folder(file))?;
     check_distinct(&[], &files)?;
-    let networks = || args.options.networks(&[]);
+    let location = page.location.clone();
+    let networks = || args.options.networks_to(&location);
     let save = |reports: &[Report]| {
         args.har.as_deref().map(|file| files::write_har(file, reports)).transpose()?;
         let html = args.html.as_deref().map(|file| report_file::write(file, &html::html(reports)));

@@ -11,12 +11,13 @@ use anyhow::{Context, Result};
 use clap::ValueHint;
 use indicatif::{ProgressBar, ProgressStyle};
 use manyways_model::probe::cost::Cost;
+use manyways_net::fetch::Location;
 use manyways_net::probe::{
     self, Document, Ending, Measurement, Network, PauseControl, Probe, Report,
 };
 use manyways_record::document;
 use manyways_report::number::{bytes, joules, seconds};
-use manyways_sys::interface::{self, Interface};
+use manyways_sys::interface::{self, Interface, Kind};
 use manyways_sys::signal::{TERMINAL_STOP, stop_self};
 use manyways_unit::Size;
 use manyways_unit::human;
@@ -38,6 +39,9 @@ pub struct Options {
     /// Repeat a measurement, up to five times, if other programs used the network meanwhile
     #[arg(long)]
     isolated: bool,
+    /// Begin also while another probe uses the network, instead of after it
+    #[arg(long, conflicts_with = "isolated")]
+    parallel: bool,
     /// Profile of the radio, for the predicted energy: a name of `manyways radio profiles`, or a file
     #[arg(long, value_name = "PROFILE")]
     radio_profile: Option<String>,
@@ -60,6 +64,7 @@ impl Options {
             cap: self.cap,
             spent: Size::ZERO,
             isolated: self.isolated,
+            parallel: self.parallel,
             radio: radio.map(|known| known.profile),
             pause: None,
         })
@@ -68,6 +73,21 @@ impl Options {
     /// The networks of the command line, or all that can be used.
     pub fn networks(&self, name_servers: &[IpAddr]) -> Result<Vec<Network>> {
         networks(&self.via, name_servers)
+    }
+
+    /// The networks of the command line, or all that can be used; for an address of this host its
+    /// loopback, because nothing else leads there.
+    pub fn networks_to(&self, location: &Location) -> Result<Vec<Network>> {
+        let host = &location.origin().host;
+        let is_loopback = host.parse().is_ok_and(|address: IpAddr| address.is_loopback());
+        if self.via.is_empty() && (is_loopback || host == "localhost") {
+            let all = interface::list().map_err(|error| Failure::new(error.to_string()))?;
+            let loopback = all.into_iter().find(|one| one.kind == Kind::Loopback);
+            if let Some(loopback) = loopback {
+                return Ok(vec![Network::new(loopback)]);
+            }
+        }
+        self.networks(&[])
     }
 }
 

@@ -181,7 +181,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         trust: trust(args.cacert.as_ref()),
         ..Video::new(location(film)?)
     };
-    let mut networks = if args.options.cost { Vec::new() } else { args.options.networks(&[])? };
+    let mut networks = match args.options.cost {
+        true => Vec::new(),
+        false => args.options.networks_to(&probe.location)?,
+    };
     match (args.transport, args.scheduler) {
         (Transport::Mptcp, _) => probe.carriage = Carriage::KernelMptcp,
         (_, Some(scheduler)) => {

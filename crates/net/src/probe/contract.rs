@@ -145,6 +145,8 @@ pub struct Options {
     pub spent: Size,
     /// Repeat a measurement during which other programs used the interface.
     pub isolated: bool,
+    /// Begin also while another probe uses the interface, instead of after it.
+    pub parallel: bool,
     /// Profile of the radio, for the energy of the prediction.
     pub radio: Option<Profile>,
     /// Pauses the probe, if it can.
@@ -401,7 +403,12 @@ pub async fn measure(
     let mut stop = Box::pin(stop);
     let mut spent = options.spent;
     for attempt in 1.. {
-        let turn = queue::turn(network.interface());
+        let turn = async {
+            match options.parallel {
+                true => None,
+                false => Some(queue::turn(network.interface()).await),
+            }
+        };
         let _turn = tokio::select! {
             turn = turn => turn,
             () = &mut stop => return Ok(stopped(probe, network, predicted)),

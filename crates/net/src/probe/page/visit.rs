@@ -120,8 +120,12 @@ async fn load(
     ended
 }
 
-/// Whether the host has no other network that the browser could use.
+/// Whether the host has no other network that the browser could use. A page of this host itself cannot
+/// be loaded over any other.
 fn is_only(run: &Run) -> bool {
+    if run.network().interface().kind == interface::Kind::Loopback {
+        return true;
+    }
     let usable = interface::list().unwrap_or_default().into_iter().filter(|one| one.usable.is_ok());
     usable.map(|one| one.name).eq([run.network().interface().name.clone()])
 }
