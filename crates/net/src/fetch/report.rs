@@ -77,7 +77,7 @@ pub struct PathProgress {
 }
 
 /// Result of a transfer.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Report {
     /// The requested URL.
     pub url: String,

@@ -229,6 +229,7 @@ fn next_estimate(
 mod tests {
     use manyways_unit::Span;
 
+    use super::super::super::{Location, PathSpec};
     use super::*;
 
     #[test]
@@ -247,9 +248,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_path_without_new_bytes_keeps_its_estimate() {
-        let path = |bytes, rtt| PathReport {
+    fn path(bytes: u64, rtt: Option<Span>) -> PathReport {
+        PathReport {
             name: "wifi".into(),
             metered: false,
             limit_reached: false,
@@ -261,7 +261,49 @@ mod tests {
             rtt,
             overshoot: Size::ZERO,
             duplicate: Size::ZERO,
-        };
+        }
+    }
+
+    /// Virtual time: the second transfer would wait for a client that does not come.
+    #[tokio::test(start_paused = true)]
+    async fn connections_are_always_kept_and_estimates_only_if_they_are_learned() {
+        let [four, nine] = [4, 9].map(Rate::from_mbps);
+        let [old, new] = [50, 30].map(Span::from_millis);
+        let early = PathEstimate { rate: nine, rtt: old };
+        let learned = PathEstimate { rate: four, rtt: new };
+        for (learn, first, second) in [
+            (Learn::All, Some(early), Some(learned)),
+            (Learn::Size, None, None),
+            (Learn::None, None, None),
+        ] {
+            let made = Arc::new(Mutex::new(0));
+            let make = {
+                let made = Arc::clone(&made);
+                move || {
+                    *made.lock().unwrap() += 1;
+                    let mut spec = PathSpec::from_address("wifi", [127, 0, 0, 1].into());
+                    spec.estimate = Some(early);
+                    Client::builder().paths([spec]).build()
+                }
+            };
+            let origin = Location::parse("http://127.0.0.1:1/").unwrap().origin().clone();
+            let pool = Pool::new(Box::new(make), learn, MeteredUse::Unlimited, &origin).unwrap();
+            let begun = pool.take(&origin, false).await.unwrap();
+            assert_eq!(begun.client.paths[0].estimate, first, "{learn:?}");
+            let report = Report { paths: vec![path(300_000, Some(new))], ..Report::default() };
+            pool.give_back(begun, &origin, &report, &[]);
+            // The same client, and then a further one beside it.
+            let (again, beside) =
+                (pool.take(&origin, false).await, pool.take(&origin, false).await);
+            assert_eq!(*made.lock().unwrap(), 2, "{learn:?}");
+            for pooled in [again, beside] {
+                assert_eq!(pooled.unwrap().client.paths[0].estimate, second, "{learn:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_path_without_new_bytes_keeps_its_estimate() {
         let (old, rtt) = (Span::from_millis(50), Span::from_millis(30));
         let previous = PathEstimate { rate: Rate::from_mbps(9), rtt: old };
         let next = |bytes, rtt, rate| {
