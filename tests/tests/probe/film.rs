@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use manyways_tests::{Folder, Need, finish, folder, manyways, manyways_path, needs};
+use serde_json::{Value, json};
 
 /// Makes a film of 6 s in `folder/film` with these more options.
 fn make(folder: &Folder, more: &str) -> std::path::PathBuf {
@@ -12,6 +13,86 @@ fn make(folder: &Folder, more: &str) -> std::path::PathBuf {
     command.args(["probe", "video", "make"]).arg(&film).args(["--duration", "6s"]);
     finish(command.args(more.split_whitespace())).expect_success();
     film
+}
+
+#[test]
+fn a_film_is_described_as_json() {
+    let files = folder();
+    let film = files.path().join("film");
+    let mut command = manyways();
+    command.args(["probe", "video", "make"]).arg(&film);
+    command.args(["--duration", "5s", "--segment", "2s", "--rungs", "300k,1.2M", "--json"]);
+    let done = finish(&mut command).expect_success();
+    let document: Value = serde_json::from_str(&done.stdout).expect("it is JSON");
+    assert_eq!(document["schema"], "manyways.probe-video-film/1");
+    assert_eq!(document["manifests"], json!(["film.mpd", "list.mpd", "master.m3u8"]));
+    let times = ["duration", "segment_duration", "segments"].map(|name| document[name].as_f64());
+    assert_eq!(times, [Some(5.0), Some(2.0), Some(3.0)]);
+    let mut sum = 0;
+    for (rung, (name, bitrate)) in document["rungs"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .zip([("300k", 300_000), ("1200k", 1_200_000)])
+    {
+        assert_eq!((&rung["name"], &rung["bitrate"]), (&name.into(), &bitrate.into()));
+        let length = |file: &str| {
+            std::fs::metadata(film.join(name).join(file)).expect("a file of the film").len()
+        };
+        assert_eq!(rung["initialization_bytes"], length("init.mp4"));
+        let lengths = [1, 2, 3].map(|number| length(&format!("{number}.m4s")));
+        assert_eq!(rung["segment_bytes"], json!(lengths));
+        sum += lengths.iter().sum::<u64>();
+        assert_eq!(rung["bytes"], lengths.iter().sum::<u64>());
+    }
+    assert_eq!(document["bytes"], sum);
+}
+
+#[test]
+fn a_film_with_known_sizes_is_simulated() {
+    let files = folder();
+    let trace = files.path().join("trace.json");
+    let period = r#"[{"duration_ms": 1000, "bandwidth_kbps": 4000, "latency_ms": 40}]"#;
+    std::fs::write(&trace, period).expect("room for a file");
+    let simulate = |file: &Path| {
+        let mut command = manyways();
+        command.args(["probe", "video"]).arg(file).arg("--simulate").arg(&trace);
+        finish(command.args(["--rule", "fixed:0", "--duration", "6s", "--json"]))
+    };
+    let bytes = |document: &Value| {
+        let segments = document["results"][0]["segments"].as_array().cloned().unwrap_or_default();
+        segments.iter().map(|segment| segment["bytes"].clone()).collect::<Vec<_>>()
+    };
+    let film = make(&files, "--rungs 300k,1.2M --segment 2s");
+    let lengths = [1, 2, 3].map(|number| {
+        let file = film.join(format!("300k/{number}.m4s"));
+        Value::from(std::fs::metadata(file).expect("a segment").len())
+    });
+    let single = folder();
+    let single = make(&single, "--rungs 300k,1.2M --segment 2s --single-file");
+    for file in [film.join("list.mpd"), single.join("base.mpd"), single.join("bytes.m3u8")] {
+        let done = simulate(&file).expect_success();
+        let document: Value = serde_json::from_str(&done.stdout).expect("it is JSON");
+        assert_eq!(bytes(&document), lengths, "{}", file.display());
+    }
+    for file in ["film.mpd", "master.m3u8"] {
+        let done = simulate(&film.join(file));
+        assert_eq!(done.code(), 2, "{}", done.stderr);
+        let sentence = format!("{file} does not state the size of each segment\nhint: ");
+        assert!(done.stderr.contains(&sentence), "{}", done.stderr);
+    }
+    let playlist = film.join("broken.m3u8");
+    for (reference, words) in [
+        ("https://origin.lab/x.m3u8", "it needs https://origin.lab/x.m3u8, which is not in its"),
+        ("missing.m3u8", "missing.m3u8: No such file"),
+        ("//etc/passwd", "which is not in its folder"),
+    ] {
+        let text = format!("#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=9\n{reference}\n");
+        std::fs::write(&playlist, text).expect("room for a file");
+        let done = simulate(&playlist);
+        assert_eq!(done.code(), 2, "{reference}: {}", done.stderr);
+        assert!(done.stderr.contains(words), "{reference}: {}", done.stderr);
+    }
 }
 
 /// Plays the video of a manifest or a file as fast as possible; returns the number of its pictures

@@ -1,5 +1,6 @@
 //! `manyways probe video`.
 
+mod film_file;
 mod make;
 mod page;
 mod simulate;
@@ -47,7 +48,7 @@ invalid; 130 when a signal ends the probe."
 pub struct Args {
     #[command(subcommand)]
     command: Option<Command>,
-    /// http:// or https:// URL of an MPD or an M3U8; with --simulate a file
+    /// http:// or https:// URL of an MPD or an M3U8; with --simulate a file with the sizes of its segments
     #[arg(value_name = "URL", required = true)]
     film: Option<String>,
     /// Rule for the bitrate: cba, bba, bola, bola-e, throughput, dynamic, robust-mpc or fixed:RUNG; with

@@ -11,11 +11,13 @@ use clap::ValueHint;
 use clap::builder::PossibleValuesParser;
 use indicatif::ProgressBar;
 use manyways_net::probe::film::{Content, FilmProgress, MakeError, Maker};
+use manyways_record::document;
 use manyways_report::number::{plural, rate, size};
 use manyways_report::text::table;
 use manyways_unit::human::{InvalidValue, decimal};
 use manyways_unit::{Rate, Span};
-use manyways_wire::film::{Film, LADDERS, Ladder, Layout, Options, picture_for};
+use manyways_wire::film::{Film, LADDERS, Ladder, Layout, Options, Rung, picture_for};
+use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::watch::{self, Display};
@@ -69,6 +71,43 @@ pub struct Args {
     /// Encode pictures with ffmpeg (Debian's package ffmpeg)
     #[arg(long)]
     real: bool,
+    /// Print one JSON document instead of the table
+    #[arg(long)]
+    json: bool,
+}
+
+/// The output of `probe video make --json`.
+#[derive(Serialize)]
+struct Document<'a> {
+    folder: String,
+    /// Names of files in the folder.
+    manifests: &'static [&'static str],
+    duration: f64,
+    /// Of a segment; the last one may be shorter.
+    segment_duration: f64,
+    segments: usize,
+    /// Of the segments.
+    bytes: u64,
+    rungs: Vec<RungDocument<'a>>,
+}
+
+manyways_record::document!(Document<'_>, "manyways.probe-video-film/1");
+
+#[derive(Serialize)]
+struct RungDocument<'a> {
+    /// Also that of its folder.
+    name: &'a str,
+    width: u16,
+    height: u16,
+    codecs: &'a str,
+    /// Declared in MPDs.
+    bitrate: u64,
+    mean_bitrate: u64,
+    peak_bitrate: u64,
+    bytes: u64,
+    /// Bytes of what precedes the first segment.
+    initialization_bytes: u64,
+    segment_bytes: Vec<u64>,
 }
 
 /// Segments of rungs that are not of a ladder.
@@ -90,7 +129,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let (made, signal) = watch::watched(display, &progress.stop, false, || maker.make(&options))?;
     match made {
         Ok(film) => {
-            print!("{}", text(&film, args));
+            match args.json {
+                true => print!("{}", document::to_json(&args.document(&film))?),
+                false => print!("{}", text(&film, args)),
+            }
             Ok(ExitCode::SUCCESS)
         }
         Err(error @ MakeError::Stopped) => {
@@ -113,6 +155,37 @@ impl Args {
         let mut options = Options::new(steps, self.duration, segment);
         (options.variation, options.seed) = (self.vbr, self.seed);
         options
+    }
+
+    fn manifests(&self) -> &'static [&'static str] {
+        match self.single_file {
+            true => &["base.mpd", "bytes.m3u8"],
+            false => &["film.mpd", "list.mpd", "master.m3u8"],
+        }
+    }
+
+    fn document<'a>(&self, film: &'a Film) -> Document<'a> {
+        let rung = |rung: &'a Rung| RungDocument {
+            name: &rung.name,
+            width: rung.width,
+            height: rung.height,
+            codecs: &rung.codec,
+            bitrate: rung.rate.as_bps(),
+            mean_bitrate: rung.mean(film).as_bps(),
+            peak_bitrate: rung.peak(film).as_bps(),
+            bytes: rung.length().as_bytes(),
+            initialization_bytes: rung.init.as_bytes(),
+            segment_bytes: rung.segments.iter().map(|size| size.as_bytes()).collect(),
+        };
+        Document {
+            folder: self.folder.display().to_string(),
+            manifests: self.manifests(),
+            duration: film.duration.as_secs_f64(),
+            segment_duration: film.segment.as_secs_f64(),
+            segments: film.spans().len(),
+            bytes: film.length().as_bytes(),
+            rungs: film.rungs.iter().map(rung).collect(),
+        }
     }
 }
 
@@ -162,14 +235,12 @@ fn text(film: &Film, args: &Args) -> String {
         ]
     });
     let rungs = table(&["RUNG", "PICTURE", "DECLARED", "MEAN", "PEAK", "LENGTH"], rows);
-    let manifests = match args.single_file {
-        true => "base.mpd and bytes.m3u8",
-        false => "film.mpd, list.mpd and master.m3u8",
-    };
+    let (last, others) = args.manifests().split_last().unwrap_or((&"", &[]));
     format!(
-        "{rungs}{} of {} in {}: {manifests}.\n",
+        "{rungs}{} of {} in {}: {} and {last}.\n",
         plural(film.spans().len() as u64, "segment"),
         film.segment,
         args.folder.display(),
+        others.join(", "),
     )
 }

@@ -5,7 +5,6 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use manyways_model::qoe::film::{Film, Segment};
 use manyways_model::qoe::player::{Ending, Session};
 use manyways_model::qoe::simulate::{Network, Period, play};
 use manyways_net::probe::SessionDocument;
@@ -13,9 +12,10 @@ use manyways_record::document;
 use manyways_report::text::table;
 use manyways_trace::{LinkTrace, trace_file};
 use manyways_unit::{Rate, Size, Span};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::Args;
+use super::film_file::film;
 use super::page::{Course, page};
 use super::text::{COLUMNS, cells};
 use crate::failure::Failure;
@@ -23,14 +23,6 @@ use crate::report_file;
 
 /// Time over which delivery opportunities become a rate.
 const BUCKET: Span = Span::from_millis(100);
-
-/// A film as Sabre describes it.
-#[derive(Deserialize)]
-struct SabreFilm {
-    segment_duration_ms: f64,
-    bitrates_kbps: Vec<f64>,
-    segment_sizes_bits: Vec<Vec<u64>>,
-}
 
 /// The output of `probe video --simulate --json`.
 #[derive(Serialize)]
@@ -90,23 +82,6 @@ pub(super) fn run(args: &Args, target: &str, trace: &Path) -> Result<ExitCode> {
     let head: Vec<&str> = ["RULE"].into_iter().chain(COLUMNS).collect();
     print!("{}", table(&head, rows.collect::<Vec<_>>()));
     Ok(ExitCode::SUCCESS)
-}
-
-fn film(file: &Path) -> Result<Film, Failure> {
-    let unusable = |why: String| {
-        Failure::usage(format!("{} is not a film: {why}", file.display()))
-            .hint("name a JSON file with segment_duration_ms, bitrates_kbps and segment_sizes_bits")
-    };
-    let bytes = fs::read(file).map_err(|error| unusable(error.to_string()))?;
-    let read: SabreFilm =
-        serde_json::from_slice(&bytes).map_err(|error| unusable(error.to_string()))?;
-    let rungs = read.bitrates_kbps.iter().map(|kbps| Rate::from_bps((kbps * 1e3) as u64));
-    let duration = Span::from_secs_f64(read.segment_duration_ms / 1e3);
-    let segments = read.segment_sizes_bits.iter().map(|sizes| Segment {
-        duration,
-        sizes: sizes.iter().map(|bits| Some(Size::from_bytes(bits / 8))).collect(),
-    });
-    Film::new(rungs.collect(), segments.collect()).map_err(|error| unusable(error.to_string()))
 }
 
 fn network(file: &Path, latency: Span) -> Result<Network, Failure> {

@@ -24,6 +24,68 @@ pub struct FilmFacts {
     pub film: Option<Film>,
 }
 
+impl FilmFacts {
+    /// Joins renditions, whose segments are known, to a film of at most `duration`.
+    ///
+    /// # Errors
+    /// One sentence, if they are not those of one film.
+    pub fn new(
+        format: &'static str,
+        renditions: &mut [Rendition],
+        duration: Span,
+    ) -> Result<Self, String> {
+        let count =
+            renditions.iter().map(|rendition| rendition.segments().len()).min().unwrap_or(0);
+        let most = renditions.iter().map(|rendition| rendition.segments().len()).max().unwrap_or(0);
+        // Encoders may cut the last segment of one rendition in two.
+        if most > count + 1 {
+            return Err(format!(
+                "its renditions do not have the same segments: one has {count}, another one {most}"
+            ));
+        }
+        // A media playlist alone states no bandwidth.
+        if let [only] = renditions
+            && only.bandwidth.is_zero()
+        {
+            let bytes: Option<u64> =
+                only.segments().iter().map(|segment| Some(segment.size()?.as_bytes())).sum();
+            let seconds = only.duration().as_secs_f64().max(1e-3);
+            let rate = bytes.map_or(1, |bytes| (bytes as f64 * 8.0 / seconds) as u64);
+            only.bandwidth = Rate::from_bps(rate.max(1));
+        }
+        let (mut segments, mut sum) = (Vec::new(), Span::ZERO);
+        for index in 0..count {
+            if sum >= duration {
+                break;
+            }
+            let of_each: Vec<_> =
+                renditions.iter().filter_map(|one| one.segments().get(index)).collect();
+            let Some(first) = of_each.first() else { break };
+            let shift = |start: Span| {
+                start.saturating_sub(first.start).max(first.start.saturating_sub(start))
+            };
+            if of_each.iter().any(|segment| shift(segment.start) > MAX_SHIFT) {
+                return Err(format!(
+                    "segment {} does not begin at the same time in all renditions",
+                    index + 1
+                ));
+            }
+            let sizes = of_each.iter().map(|segment| segment.size()).collect();
+            segments.push(Segment { duration: first.duration, sizes });
+            sum += first.duration;
+        }
+        let rungs = renditions.iter().map(|rendition| rendition.bandwidth).collect();
+        let film = Film::new(rungs, segments).map_err(|error| error.to_string())?;
+        let fact = |rendition: &Rendition| RungFacts {
+            bitrate: rendition.bandwidth,
+            resolution: rendition.resolution,
+            codecs: rendition.codecs.clone(),
+        };
+        let rungs = renditions.iter().map(fact).collect();
+        Ok(Self { format, rungs, film: Some(film) })
+    }
+}
+
 /// A bitrate of a film.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RungFacts {
@@ -106,53 +168,8 @@ fn source(
                 .to_owned(),
         ));
     }
-    let count = renditions.iter().map(|rendition| rendition.segments().len()).min().unwrap_or(0);
-    let most = renditions.iter().map(|rendition| rendition.segments().len()).max().unwrap_or(0);
-    // Encoders may cut the last segment of one rendition in two.
-    if most > count + 1 {
-        return Err(refused(format!(
-            "its renditions do not have the same segments: one has {count}, another one {most}"
-        )));
-    }
-    // A media playlist alone states no bandwidth.
-    if let [only] = &mut renditions[..]
-        && only.bandwidth.is_zero()
-    {
-        let bytes: Option<u64> =
-            only.segments().iter().map(|segment| Some(segment.size()?.as_bytes())).sum();
-        let seconds = only.duration().as_secs_f64().max(1e-3);
-        let rate = bytes.map_or(1, |bytes| (bytes as f64 * 8.0 / seconds) as u64);
-        only.bandwidth = Rate::from_bps(rate.max(1));
-    }
-    let (mut segments, mut sum) = (Vec::new(), Span::ZERO);
-    for index in 0..count {
-        if sum >= duration {
-            break;
-        }
-        let of_each: Vec<_> =
-            renditions.iter().filter_map(|one| one.segments().get(index)).collect();
-        let Some(first) = of_each.first() else { break };
-        let shift =
-            |start: Span| start.saturating_sub(first.start).max(first.start.saturating_sub(start));
-        if of_each.iter().any(|segment| shift(segment.start) > MAX_SHIFT) {
-            return Err(refused(format!(
-                "segment {} does not begin at the same time in all renditions",
-                index + 1
-            )));
-        }
-        let sizes = of_each.iter().map(|segment| segment.size()).collect();
-        segments.push(Segment { duration: first.duration, sizes });
-        sum += first.duration;
-    }
-    let rungs = renditions.iter().map(|rendition| rendition.bandwidth).collect();
-    let film = Film::new(rungs, segments).map_err(|error| refused(error.to_string()))?;
-    let fact = |rendition: &Rendition| RungFacts {
-        bitrate: rendition.bandwidth,
-        resolution: rendition.resolution,
-        codecs: rendition.codecs.clone(),
-    };
-    let rungs = renditions.iter().map(fact).collect();
-    let facts = FilmFacts { format, rungs, film: Some(film.clone()) };
+    let facts = FilmFacts::new(format, &mut renditions, duration).map_err(refused)?;
+    let film = facts.film.clone().ok_or_else(|| refused("it has no segments".to_owned()))?;
     Ok(Source { facts, film, renditions })
 }
 
