@@ -20,6 +20,7 @@ mod metered;
 mod options;
 mod part_files;
 mod path_failures;
+mod players;
 mod resume;
 mod serve;
 mod servers;
