@@ -8,6 +8,7 @@ mod devtools;
 mod exchange;
 mod filter;
 mod flow;
+mod gateway;
 mod har;
 mod hosts;
 mod lab;
@@ -309,6 +310,12 @@ pub const ALL: &[Target] = &[
         run: manifest::rewrite,
         words: manifest::MPD_WORDS,
         more_seeds: &["corpus/mpd", "corpus/m3u8"],
+    },
+    Target {
+        name: "gateway-request",
+        run: gateway::request,
+        words: gateway::WORDS,
+        more_seeds: &[],
     },
     Target { name: "flow-table", run: tables::flow_table, words: tables::WORDS, more_seeds: &[] },
 ];

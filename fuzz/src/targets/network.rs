@@ -149,7 +149,7 @@ pub(super) fn location(bytes: &[u8]) {
 
 /// A location breaks neither a request line nor a header, is equal after printing and parsing, and
 /// its file name stays in its folder.
-fn check_location(location: &Location) {
+pub(super) fn check_location(location: &Location) {
     assert!(location.target().starts_with('/'));
     let authority = location.origin().authority();
     for part in [location.target(), authority.as_str()] {

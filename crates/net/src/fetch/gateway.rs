@@ -41,10 +41,14 @@ use super::location::{Location, LocationError, Origin};
 use super::login::Login;
 use super::report::{ClientError, Event, FetchError, Report};
 use super::{Client, ClientBuilder};
+#[doc(hidden)]
+pub use ask::requested_part;
 use guard::Guard;
 pub use guard::MAX_ORIGINS;
 use mapping::Mapping;
 pub use mapping::Token;
+#[doc(hidden)]
+pub use mapping::Translation;
 use pool::Pool;
 pub use pool::{MAX_QUEUE_TIME, MAX_TRANSFERS};
 pub use server::{MAX_CONNECTIONS, MAX_IDLE, MAX_REQUEST_FIELDS, MAX_REQUEST_HEAD};

@@ -2,7 +2,7 @@
 
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, Request, StatusCode, Uri, Version};
-use manyways_proto::fetch::parse_http_date;
+use manyways_proto::fetch::{Excerpt, parse_http_date};
 
 use super::super::report::ResponseHead;
 use super::Shared;
@@ -16,6 +16,22 @@ pub(super) enum Wanted {
     From { start: u64, end: Option<u64> },
     /// This number of bytes at the end.
     Last(u64),
+}
+
+impl Wanted {
+    /// The part of an object of this length; `None` if the object has none of these bytes.
+    pub(super) fn of(self, total: u64) -> Option<Excerpt> {
+        let (start, end) = match self {
+            Self::From { start, end } => (start, end_within(end, total)),
+            Self::Last(count) => (total.saturating_sub(count), total),
+        };
+        (start < end).then_some(Excerpt { start, end: Some(end) })
+    }
+}
+
+/// The end of a part of an object of this length.
+pub(super) fn end_within(end: Option<u64>, total: u64) -> u64 {
+    end.map_or(total, |end| end.min(total))
 }
 
 /// A request for an object.
@@ -148,6 +164,12 @@ fn wanted(value: &[u8]) -> Option<Wanted> {
     }
 }
 
+/// The part of an object of length `total` that a `Range` asks for, to test this with any bytes.
+#[doc(hidden)]
+pub fn requested_part(range: &[u8], total: u64) -> Option<Excerpt> {
+    wanted(range)?.of(total)
+}
+
 impl Ask {
     /// Whether `If-Range` names another version than the server has now: then the player wants the
     /// whole object.
@@ -204,5 +226,26 @@ mod tests {
             assert_eq!(wanted(text.as_bytes()), expected, "{text}");
         }
         assert_eq!(wanted(b"bytes=\xff-"), None);
+    }
+
+    #[test]
+    fn a_part_ends_with_its_object() {
+        let part = |range: &str, total| {
+            let part = requested_part(range.as_bytes(), total)?;
+            Some(part.start..part.end?)
+        };
+        for (range, expected) in [
+            ("bytes=0-0", Some(0..1)),
+            ("bytes=5-", Some(5..10)),
+            ("bytes=5-99", Some(5..10)),
+            ("bytes=-3", Some(7..10)),
+            ("bytes=-99", Some(0..10)),
+            ("bytes=10-", None),
+            ("bytes=-0", None),
+            ("bytes=x-", None),
+        ] {
+            assert_eq!(part(range, 10), expected, "{range}");
+        }
+        assert_eq!(part("bytes=-5", 0), None);
     }
 }

@@ -2,13 +2,14 @@
 //!
 //! `/TOKEN/x` is `x` in the folder of the user's URL. `/TOKEN/_o/https/HOST:PORT/x` is
 //! `https://HOST:PORT/x`: any server, with its whole path, so that a player resolves relative
-//! references, also with `..`, as the server meant them.
+//! references, also with `..`, as the server meant them. `..` does not lead out of the folder: there,
+//! the token would be missing.
 
 use std::fmt;
 
 use ring::rand::{SecureRandom, SystemRandom};
 
-use super::super::location::{Location, LocationError, Origin};
+use super::super::location::{Location, LocationError, Origin, decode};
 
 /// The first segment of a path that names its origin.
 const ORIGIN_MARK: &str = "_o";
@@ -65,7 +66,7 @@ pub(super) struct Resource {
 /// Why a target is not an object.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum NoResource {
-    /// The token is missing or wrong.
+    /// The token is missing or wrong, or `..` leads out of its folder.
     Token,
     Location(LocationError),
 }
@@ -112,6 +113,7 @@ impl Mapping {
         let full = rest.strip_prefix(ORIGIN_MARK).and_then(|rest| rest.strip_prefix('/'));
         let (url, is_full) = match full.and_then(full_url) {
             Some(url) => (url, true),
+            None if climbs_out(rest) => return Err(NoResource::Token),
             None => {
                 let (origin, folder) = (self.typed.origin(), &self.typed.target()[..self.folder]);
                 (format!("{}://{}{folder}{rest}", origin.scheme(), origin.authority()), false)
@@ -169,6 +171,25 @@ impl Mapping {
     }
 }
 
+/// Whether the path of a target leads out of its folder with `..`, as it is written or for a server
+/// that decodes it and takes several slashes for one.
+fn climbs_out(target: &str) -> bool {
+    let path = target.split(['?', '#']).next().unwrap_or_default();
+    let decoded = decode(path);
+    let as_decoded = decoded.split(|byte| matches!(byte, b'/' | b'\\'));
+    climbs(path.as_bytes().split(|byte| *byte == b'/'))
+        || climbs(as_decoded.filter(|segment| !segment.is_empty()))
+}
+
+fn climbs<'a>(mut segments: impl Iterator<Item = &'a [u8]>) -> bool {
+    let left = segments.try_fold(0_u64, |depth, segment| match segment {
+        b"." => Some(depth),
+        b".." => depth.checked_sub(1),
+        _ => Some(depth + 1),
+    });
+    left.is_none()
+}
+
 /// The URL in a path that names its origin: `https/HOST:PORT/x`. `None` for another path.
 fn full_url(path: &str) -> Option<String> {
     let (scheme, rest) = path.split_once('/')?;
@@ -183,6 +204,38 @@ fn full_url(path: &str) -> Option<String> {
     let bare = bare.and_then(|host| host.strip_suffix("%5D").or_else(|| host.strip_suffix("%5d")));
     let host = bare.map_or_else(|| host.to_owned(), |address| format!("[{address}]"));
     Some(format!("{scheme}://{host}:{port}{rest}"))
+}
+
+/// The translation without a server, to test it with any text. Its token is [`Self::TOKEN`].
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Translation(Mapping);
+
+impl Translation {
+    pub const TOKEN: &str = "00ff";
+
+    pub fn new(typed: Location) -> Self {
+        Self(Mapping::new(Token(Self::TOKEN.to_owned()), typed))
+    }
+
+    /// The object of a request target, and whether the target names its origin.
+    pub fn resource(&self, target: &str) -> Option<(Location, bool)> {
+        let resource = self.0.resource(target).ok()?;
+        Some((resource.location, resource.is_full))
+    }
+
+    /// The target that names the origin of an object.
+    pub fn full_path(&self, location: &Location) -> String {
+        self.0.full_path(location)
+    }
+
+    /// The target that replaces a reference in the manifest at `location`, if it is replaced.
+    pub fn reference(&self, location: &Location, reference: &str) -> Option<String> {
+        match self.0.reference(location, reference) {
+            Reference::Mapped { path, .. } => Some(path),
+            Reference::Relative { .. } | Reference::Other => None,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -248,6 +301,35 @@ mod tests {
         assert_eq!(url, "http://[2606:4700::1]:81/x");
         assert!(films.resource("/00ff/_o/http/a:99999/x").is_err());
         assert!(films.resource("/00ff/_o/http/a@b:80/x").is_err());
+    }
+
+    #[test]
+    fn dots_do_not_lead_out_of_the_folder() {
+        let films = mapping("https://cdn.example/films/");
+        for (target, url) in [
+            ("/00ff/a/../x", "https://cdn.example/films/x"),
+            ("/00ff/a/%2e%2E/x", "https://cdn.example/films/a/%2e%2E/x"),
+            ("/00ff/..a/...?../../x", "https://cdn.example/films/..a/...?../../x"),
+        ] {
+            assert_eq!(resource(&films, target), (url.into(), false), "{target}");
+        }
+        for target in [
+            "/00ff/..",
+            "/00ff/../films/x",
+            "/00ff/a/../../x",
+            "/00ff/./../x",
+            "/00ff/%2e%2E/x",
+            "/00ff/.%2e/x",
+            "/00ff/..%2fx",
+            "/00ff/..%5Cx",
+            "/00ff/a%2fb/../../x",
+            "/00ff//%2e./x",
+            "/00ff/_o/../../x",
+        ] {
+            assert_eq!(films.resource(target), Err(NoResource::Token), "{target}");
+        }
+        let (url, is_full) = resource(&films, "/00ff/_o/http/a.example:80/b/../../../x");
+        assert_eq!((url.as_str(), is_full), ("http://a.example/x", true));
     }
 
     #[test]

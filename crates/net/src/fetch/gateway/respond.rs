@@ -8,7 +8,7 @@ use http::{Request, Response, StatusCode};
 use manyways_proto::fetch::{ContentRange, Excerpt};
 
 use super::super::report::ResponseHead;
-use super::ask::{Ask, Treatment, Wanted};
+use super::ask::{Ask, Treatment, Wanted, end_within};
 use super::content::{Content, Streamed};
 use super::transfers::{Begun, Failure, passed_on};
 use super::{Shared, manifests};
@@ -107,12 +107,9 @@ impl Shared {
         let mut excerpt = match ask.wanted.filter(|_| !is_whole) {
             None => None,
             Some(Wanted::From { start, end }) => Some(Excerpt { start, end }),
-            Some(Wanted::Last(count)) => match (count, self.head_of(ask).await?.total) {
-                (1.., Some(total @ 1..)) => {
-                    Some(Excerpt { start: total.saturating_sub(count), end: Some(total) })
-                }
-                _ => None,
-            },
+            Some(last @ Wanted::Last(_)) => {
+                self.head_of(ask).await?.total.and_then(|total| last.of(total))
+            }
         };
         let begun = loop {
             let begun = match self.begin(location, excerpt).await {
@@ -156,7 +153,7 @@ fn stream(begun: Begun, excerpt: Option<Excerpt>) -> Response<Content> {
             let sent = head.headers.get(header::CONTENT_RANGE);
             let sent = sent.and_then(|range| ContentRange::parse(range.as_bytes())?.range);
             let end = match (end, head.total) {
-                (end, Some(total)) => Some(end.map_or(total, |end| end.min(total))),
+                (end, Some(total)) => Some(end_within(end, total)),
                 (end, None) => end.or(sent.map(|range| range.end)),
             };
             let last = end.map(|end| end.saturating_sub(1));

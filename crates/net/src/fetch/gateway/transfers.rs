@@ -13,6 +13,7 @@ use super::super::location::Location;
 use super::super::report::{Cause, Event, FetchError, ResponseHead};
 use super::super::sink::{Body, SinkError};
 use super::super::{Job, Report};
+use super::ask::end_within;
 use super::pool::Pool;
 use super::{GatewayEvent, Shared};
 
@@ -207,7 +208,7 @@ impl Shared {
         let length = match excerpt {
             None => total?,
             Some(Excerpt { start, end }) => {
-                let end = total.map_or(end, |total| Some(end.map_or(total, |end| end.min(total))));
+                let end = total.map_or(end, |total| Some(end_within(end, total)));
                 end?.checked_sub(start)?
             }
         };
