@@ -110,7 +110,7 @@ fn folder_of(location: &Location) -> &str {
     &path[..=path.rfind('/').expect("a path begins with a slash")]
 }
 
-/// What a server may make of a path: `%XX` are bytes, and a backslash is a slash.
+/// A path as a server may read it: `%XX` are bytes, and a backslash is a slash.
 fn decoded(path: &str) -> String {
     let mut decoded = Vec::new();
     let mut rest = path.as_bytes();

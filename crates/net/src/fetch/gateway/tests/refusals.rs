@@ -23,7 +23,8 @@ async fn without_the_token_there_is_nothing() {
     let gateway = Running::start(film).await;
     let mut player = gateway.player().await;
     let wrong = gateway.root.replacen(|c: char| c.is_ascii_hexdigit(), "x", 1);
-    for target in ["/", "/a.mp4", "/films/a.mp4", &wrong, "/_o/http/127.0.0.1:1/"] {
+    let out = format!("{}../a.mp4", gateway.root);
+    for target in ["/", "/a.mp4", "/films/a.mp4", &wrong, "/_o/http/127.0.0.1:1/", &out] {
         for method in ["GET", "OPTIONS", "POST"] {
             player.send(method, target, &[("origin", "http://evil.example")]).await;
             let answer = player.answer(true).await;
