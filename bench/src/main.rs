@@ -16,6 +16,7 @@
 
 mod bond;
 mod capture;
+mod figures;
 mod flows;
 mod gateway;
 mod get;
@@ -26,6 +27,7 @@ mod probe;
 mod radio;
 mod rattan;
 mod replay;
+mod shell;
 mod steer;
 mod traffic;
 mod virtual_tcp;

@@ -11,11 +11,9 @@ mod matching;
 mod mitmproxy;
 mod pages;
 mod plan;
-mod record;
 mod recorder;
 mod same;
 mod servers;
-mod shell;
 mod targets;
 mod think;
 mod tools;
@@ -24,18 +22,17 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use manyways_rig::launch::DriveError;
-use manyways_rig::page::{Page, failed, rounded, table};
+use manyways_rig::page::Page;
 use manyways_rig::programs::versions;
 use manyways_rig::results::{Family, ResultsOf};
-use manyways_rig::sample::Quartiles;
 use manyways_rig::target::Target;
-use manyways_sys::signal::Termination;
 
 pub use self::pages::origins::{PageOriginsArgs, run as page_origins};
 use self::plan::{Cell, Experiment, plan};
-use self::record::{Figures, Record, quantities, values};
 pub use self::tools::{ConnectArgs, OriginArgs, ReplayedArgs, connect, origin, replayed};
+use crate::figures::{Figures, Record, figures_table};
 use crate::options::{Mode, Options, require_root, required_program};
+use crate::shell::Tools;
 
 /// Compare `manyways replay` with live origins, nginx and mitmproxy (15 minutes, as root).
 ///
@@ -70,10 +67,7 @@ pub fn run(args: ReplayArgs) -> Result<ExitCode, String> {
         let found: Vec<_> =
             found.iter().map(|(path, option)| (Some(path.as_path()), *option)).collect();
         let versions = versions(&found);
-        let own = std::env::current_exe();
-        let own = own.map_err(|error| format!("cannot tell where this is: {error}"))?;
-        let (manyways, termination, seed) = (setup.manyways, setup.termination, setup.seed);
-        Ok((Replay { manyways, own, hars, termination, seed }, versions))
+        Ok((Replay { tools: Tools::new(setup)?, hars }, versions))
     })
 }
 
@@ -82,13 +76,9 @@ const HARS: &str = "../shared/har";
 
 /// State that all cells share.
 struct Replay {
-    manyways: PathBuf,
-    /// This program.
-    own: PathBuf,
+    tools: Tools,
     /// Folder of HAR files.
     hars: PathBuf,
-    termination: Termination,
-    seed: u64,
 }
 
 impl Family for Replay {
@@ -154,15 +144,5 @@ fn figures(out: &mut String, cell: &Record) {
     if cell.part == "g" {
         return drives::figures(out, cell);
     }
-    let mut rows: Vec<Vec<String>> = Vec::new();
-    for contender in cell.distinct(|run| Some(&run.contender)) {
-        for name in quantities(cell, contender) {
-            let all = values(cell, contender, &name);
-            let figure = rounded(Quartiles::of(all.into_values()));
-            let failures = failed(cell.failures(|run| run.contender == contender));
-            rows.push(vec![contender.to_owned(), name, figure, failures]);
-        }
-    }
-    out.push('\n');
-    table(out, " | quantity | figure | failed", rows);
+    figures_table(out, cell);
 }

@@ -4,13 +4,11 @@ mod archive;
 mod coupled;
 mod results;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
-use std::thread;
 
 use manyways_rig::cell::Run;
-use manyways_rig::launch::{DriveError, system};
+use manyways_rig::launch::DriveError;
 use manyways_unit::Span;
 use serde::Deserialize;
 
@@ -19,8 +17,8 @@ pub use self::results::{figures, targets};
 use super::Replay;
 use super::cells::{Condition, Drive};
 use super::plan::Cell;
-use super::record::{Figures, Record};
-use super::shell::Shell;
+use crate::figures::{Figures, Record};
+use crate::shell::{Shell, side_by_side};
 
 /// Ways to use the links, as `manyways replay --drive` names them. The first six are those of Deng's
 /// thesis, in its order.
@@ -69,7 +67,7 @@ pub fn measure(
     record: &mut Record,
     progress: &mut dyn FnMut(u32),
 ) -> Result<(), DriveError> {
-    let shell = Shell::new(replay)?;
+    let shell = Shell::new(&replay.tools)?;
     let recording = match class.archive(replay, &shell, drive)? {
         Ok(recording) => recording,
         Err(reason) => {
@@ -96,7 +94,7 @@ pub fn measure(
     };
     let able: Vec<&str> =
         cell.contenders.iter().copied().filter(|name| !is_left_out(name)).collect();
-    cell.run_rounds(&able, replay.seed, record, progress, |round, contender| {
+    cell.run_rounds(&able, replay.tools.seed, record, progress, |round, contender| {
         Ok(match *contender {
             RECORDING => Figures::run(Ok(recording.clone())),
             way => of_way(&drives, round, way),
@@ -113,30 +111,12 @@ fn all(
 ) -> Result<Drives, DriveError> {
     let numbers = 0..drive.conditions.len();
     let tasks = (0..rounds).flat_map(|round| numbers.clone().map(move |number| (round, number)));
-    let tasks: Mutex<VecDeque<(u32, usize)>> = Mutex::new(tasks.collect());
-    let next = || tasks.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-    let work = || -> Result<Vec<_>, DriveError> {
-        let mut done = Vec::new();
-        while let Some((round, number)) = next() {
-            let condition = &drive.conditions[number];
-            let found = one(replay, shell, condition, &format!("drive-{round}-{number}.json"));
-            if found.is_err() {
-                tasks.lock().unwrap_or_else(PoisonError::into_inner).clear();
-            }
-            done.push(((round, number), found?));
-        }
-        Ok(done)
-    };
-    thread::scope(|scope| {
-        let workers: Vec<_> = (0..drive.jobs).map(|_| scope.spawn(work)).collect();
-        let mut drives = Drives::new();
-        for worker in workers {
-            drives.extend(worker.join().map_err(|_| {
-                system("join a thread")(std::io::Error::other("it has panicked"))
-            })??);
-        }
-        Ok(drives)
-    })
+    let tasks: Vec<(u32, usize)> = tasks.collect();
+    let drives = side_by_side(&tasks, drive.jobs, |(round, number)| {
+        let condition = &drive.conditions[*number];
+        one(replay, shell, condition, &format!("drive-{round}-{number}.json"))
+    })?;
+    Ok(tasks.into_iter().zip(drives).collect())
 }
 
 fn one(
@@ -145,7 +125,7 @@ fn one(
     condition: &Condition,
     json: &str,
 ) -> Result<Result<Document, String>, DriveError> {
-    let mut command = shell.command(&replay.manyways);
+    let mut command = shell.command(&replay.tools.manyways);
     command.args(["replay", archive::FILE, "--drive", "--rounds", "1", "--json", json]);
     command.args(["--link", &condition.wifi.option("wifi")]);
     command.args(["--link", &condition.lte.option("lte")]);

@@ -9,7 +9,7 @@ use manyways_rig::programs::quoted;
 use manyways_rig::{Server, ServerConfig};
 use manyways_unit::Span;
 
-use super::shell::Shell;
+use crate::shell::Shell;
 
 /// Name of the first server; all names are below it.
 pub const NAME: &str = "www.example.test";

@@ -8,7 +8,7 @@ use manyways_rig::launch::DriveError;
 
 use super::cells::Seeds;
 use super::plan::Cell;
-use super::record::{Figures, Record};
+use crate::figures::{Figures, Record};
 
 pub const OURS: &str = "ours";
 pub const MAHIMAHI: &str = "Mahimahi's";
@@ -23,7 +23,7 @@ pub fn measure(
     record: &mut Record,
     progress: &mut dyn FnMut(u32),
 ) -> Result<(), DriveError> {
-    cell.run_rounds(&cell.contenders, replay.seed, record, progress, |_, contender| {
+    cell.run_rounds(&cell.contenders, replay.tools.seed, record, progress, |_, contender| {
         let rule = match *contender {
             MAHIMAHI => Rule::Mahimahi { user_agent: true },
             _ => Rule::Ours,

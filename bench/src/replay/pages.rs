@@ -17,9 +17,9 @@ use super::Replay;
 use super::cells::Network;
 use super::mitmproxy::MITMPROXY;
 use super::plan::Cell;
-use super::record::{Figures, Record};
 use super::recorder::RECORD;
-use super::shell::Shell;
+use crate::figures::{Figures, Record};
+use crate::shell::Shell;
 use crate::traffic::Measurement;
 
 pub const LIVE: &str = "live";
@@ -60,7 +60,7 @@ impl<'a> Live<'a> {
         let har = std::path::absolute(replay.hars.join(format!("{}.har", loads.site)));
         let har: PathBuf = har.map_err(system("find the HAR file"))?;
         let site = origins::read(&har, loads.think_seed).map_err(DriveError::Server)?;
-        let shell = Shell::new(replay)?;
+        let shell = Shell::new(&replay.tools)?;
         let internet = live::options(&shell, &site, &har, loads.think_seed)?;
         let prepared = shell.run(&home(HOME, "authority.pem"), TIMEOUT)?;
         prepared.map_err(DriveError::Server)?;
@@ -94,7 +94,7 @@ pub fn recorded(
 ) -> Result<(), DriveError> {
     let live = Live::new(replay, loads)?;
     let link = loads.network.link.option(&loads.network.name);
-    cell.run_rounds(&cell.contenders, replay.seed, record, progress, |round, contender| {
+    cell.run_rounds(&cell.contenders, replay.tools.seed, record, progress, |round, contender| {
         let script = match *contender {
             RECORD => live.recorded(&link, &format!("{round}.zip")),
             _ => live.visited(&link, &live.internet, HOME),
@@ -124,7 +124,7 @@ pub fn measure(
         }
     };
     let link = loads.network.link.option(&loads.network.name);
-    cell.run_rounds(&able, replay.seed, record, progress, |_, contender| {
+    cell.run_rounds(&able, replay.tools.seed, record, progress, |_, contender| {
         let replayed = |options: &str| {
             format!(
                 "\"$MANYWAYS\" replay site.zip --link {link} --json report.json{options} -- {visit}"

@@ -9,8 +9,8 @@ use super::Replay;
 use super::internet::{Internet, NAME, address};
 use super::mitmproxy::{self, MITMPROXY, Mitmproxy};
 use super::plan::Cell;
-use super::record::{Figures, Record};
-use super::shell::Shell;
+use crate::figures::{Figures, Record};
+use crate::shell::Shell;
 
 pub const RECORD: &str = "record";
 /// Neither of them.
@@ -32,7 +32,7 @@ pub fn connections(
     record: &mut Record,
     progress: &mut dyn FnMut(u32),
 ) -> Result<(), DriveError> {
-    let shell = Shell::new(replay)?;
+    let shell = Shell::new(&replay.tools)?;
     fs::create_dir_all(shell.path("root")).map_err(system("make a folder"))?;
     shell.write("root/1", "yes\n")?;
     let link = "wan:delay=100us";
@@ -65,7 +65,7 @@ pub fn connections(
              echo $(($(ticks) - before))"
         )
     };
-    cell.run_rounds(&able, replay.seed, record, progress, |_, contender| {
+    cell.run_rounds(&able, replay.tools.seed, record, progress, |_, contender| {
         let trusted = internet.authority.authority();
         let printed = match *contender {
             RECORD => internet.record(&client("$SSL_CERT_FILE"), TIMEOUT)?,

@@ -13,8 +13,8 @@ use manyways_unit::{Random, Span};
 use super::Replay;
 use super::internet::{Internet, NAME};
 use super::plan::Cell;
-use super::record::{Figures, Record};
-use super::shell::Shell;
+use crate::figures::{Figures, Record};
+use crate::shell::Shell;
 
 /// The contenders: curl's option for the protocol.
 pub const PROTOCOLS: [&str; 2] = ["http1.1", "http2"];
@@ -64,18 +64,18 @@ pub fn measure(
     record: &mut Record,
     progress: &mut dyn FnMut(u32),
 ) -> Result<(), DriveError> {
-    cell.run_rounds(&cell.contenders, replay.seed, record, progress, |_, protocol| {
+    cell.run_rounds(&cell.contenders, replay.tools.seed, record, progress, |_, protocol| {
         compare(replay, protocol)
     })
 }
 
 fn compare(replay: &Replay, protocol: &str) -> Result<Run<Figures>, DriveError> {
-    let shell = Shell::new(replay)?;
+    let shell = Shell::new(&replay.tools)?;
     let root = shell.path("root");
     for folder in ["root/f", "live", "replayed"] {
         fs::create_dir_all(shell.path(folder)).map_err(system("make a folder"))?;
     }
-    let mut random = Random::new(replay.seed);
+    let mut random = Random::new(replay.tools.seed);
     let mut config = String::new();
     for index in 0..EXCHANGES {
         let (extension, content) = content(index, &mut random);

@@ -8,8 +8,8 @@ use manyways_unit::{Size, Span};
 use super::Replay;
 use super::internet::{Internet, NAME, address};
 use super::plan::Cell;
-use super::record::{Figures, Record};
-use super::shell::Shell;
+use crate::figures::{Figures, Record};
+use crate::shell::Shell;
 
 pub const REPLAY: &str = "replay";
 pub const NGINX: &str = "nginx";
@@ -29,7 +29,7 @@ pub fn measure(
     record: &mut Record,
     progress: &mut dyn FnMut(u32),
 ) -> Result<(), DriveError> {
-    let shell = Shell::new(replay)?;
+    let shell = Shell::new(&replay.tools)?;
     fs::create_dir_all(shell.path("root")).map_err(system("make a folder"))?;
     let bytes: Vec<u8> = (0..size.as_bytes()).map(|index| (index % 251) as u8).collect();
     shell.write(&format!("root/{FILE}"), bytes)?;
@@ -41,7 +41,7 @@ pub fn measure(
         "nginx -p nginx -e nginx/error.log -c {}",
         shell.path("nginx/nginx.conf").display()
     );
-    cell.run_rounds(&cell.contenders, replay.seed, record, progress, |_, contender| {
+    cell.run_rounds(&cell.contenders, replay.tools.seed, record, progress, |_, contender| {
         let server = match *contender {
             NGINX => nginx.clone(),
             _ => "$BENCH replayed a.zip --folder state".to_owned(),

@@ -3,8 +3,8 @@
 use manyways_rig::sample::median;
 use manyways_rig::target::{Bound, Figure, Target, every_figure};
 
-use super::record::{Record, values};
 use super::{drives, matching, mitmproxy, pages, recorder, same, servers, think};
+use crate::figures::{Record, values};
 
 /// All targets with their measured values.
 pub fn targets(cells: &[Record]) -> Vec<Target> {
@@ -123,8 +123,8 @@ mod tests {
     use manyways_rig::cell::Run;
     use manyways_rig::target::Verdict;
 
-    use super::super::record::Figures;
     use super::*;
+    use crate::figures::Figures;
 
     fn cell(name: &str, runs: &[(&str, &str, f64)]) -> Record {
         let run = |(contender, quantity, value): &(&str, &str, f64)| {

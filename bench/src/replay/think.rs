@@ -10,8 +10,8 @@ use super::Replay;
 use super::cells::Think;
 use super::internet::{Internet, address, name};
 use super::plan::Cell;
-use super::record::{Figures, Record};
-use super::shell::Shell;
+use crate::figures::{Figures, Record};
+use crate::shell::Shell;
 
 pub const LIVE: &str = "live";
 pub const REPLAY: &str = "replay";
@@ -32,7 +32,7 @@ pub fn measure(
     progress: &mut dyn FnMut(u32),
 ) -> Result<(), DriveError> {
     let mut replayed = None;
-    cell.run_rounds(&[LIVE], replay.seed, record, progress, |_, _| {
+    cell.run_rounds(&[LIVE], replay.tools.seed, record, progress, |_, _| {
         let [live, again] = both(replay, think)?;
         replayed = Some(again);
         Ok(live)
@@ -49,7 +49,7 @@ fn both(replay: &Replay, think: &Think) -> Result<[Run<Figures>; 2], DriveError>
     };
     let rtts: Vec<Span> = think.rtts.iter().map(parse).collect::<Result<_, _>>()?;
     let extra: Vec<Span> = rtts.iter().map(|rtt| rtt.saturating_sub(SHORTEST)).collect();
-    let shell = Shell::new(replay)?;
+    let shell = Shell::new(&replay.tools)?;
     let internet = Internet::new(&shell, "wan:delay=5ms", &extra)?;
     let listen: String =
         (0..rtts.len()).map(|index| format!(" --listen {}:443", address(index))).collect();

@@ -10,8 +10,8 @@ use serde::Deserialize;
 
 use super::super::Replay;
 use super::super::cells::Drive;
-use super::super::record::Figures;
-use super::super::shell::Shell;
+use crate::figures::Figures;
+use crate::shell::Shell;
 
 /// The archive, in the folder of the cell.
 pub const FILE: &str = "archive.zip";
@@ -70,7 +70,7 @@ impl Class {
             Self::Short => {
                 let har = replay.hars.join(format!("{}.har", drive.short));
                 let har = std::path::absolute(har).map_err(system("find the HAR file"))?;
-                let mut command = shell.command(&replay.manyways);
+                let mut command = shell.command(&replay.tools.manyways);
                 command.args(["record", "import"]).arg(har).args(["-o", FILE]);
                 shell.finish(&mut command, TIMEOUT)?
             }
@@ -79,7 +79,7 @@ impl Class {
         if let Err(reason) = made {
             return Ok(Err(format!("no archive: {reason}")));
         }
-        let mut command = shell.command(&replay.manyways);
+        let mut command = shell.command(&replay.tools.manyways);
         let classified =
             shell.finish(command.args(["record", "classify", FILE, "--json"]), TIMEOUT)?;
         Ok(classified.and_then(|text| self.check(&text)))
@@ -135,7 +135,7 @@ fn record(
     };
     let server = Server::nginx(&own, &site)?;
     let far: Vec<String> = server.command().iter().map(|word| quoted(word.as_ref())).collect();
-    let mut command = shell.command(&replay.manyways);
+    let mut command = shell.command(&replay.tools.manyways);
     command.args(["lab", "shell", "--link", "wan:delay=5ms"]);
     command.args(["--far-host", &format!("{SERVER},name={NAME}")]);
     command.args(["--far", &format!("exec {}", far.join(" "))]);

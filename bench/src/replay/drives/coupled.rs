@@ -5,7 +5,7 @@ use std::path::Path;
 use manyways_rig::launch::DriveError;
 use manyways_unit::Span;
 
-use super::super::shell::Shell;
+use crate::shell::Shell;
 
 /// The script, in the source tree.
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/lia");

@@ -6,8 +6,8 @@ use manyways_rig::sample::median;
 use manyways_rig::target::{Target, reported_only, target};
 use manyways_unit::Span;
 
-use super::super::record::{Record, quantities, values};
 use super::{Class, RECORDING, WAYS, quantity};
+use crate::figures::{Record, quantities, values};
 
 /// The classes, and what an oracle saves in Deng's thesis, in per cent of the time of TCP over Wi-Fi: that
 /// of single paths, and those of MPTCP.
@@ -100,8 +100,8 @@ pub fn targets(cells: &[Record]) -> Vec<Target> {
 mod tests {
     use manyways_rig::cell::Run;
 
-    use super::super::super::record::Figures;
     use super::*;
+    use crate::figures::Figures;
 
     fn record(seconds: &[(&str, [f64; 2])]) -> Record {
         let run = |(way, times): &(&str, [f64; 2])| Run {

@@ -11,7 +11,7 @@ use manyways_rig::launch::DriveError;
 use manyways_rig::programs::quoted;
 
 use super::site::{Server, Site};
-use crate::replay::shell::Shell;
+use crate::shell::Shell;
 
 /// Where the program behind nginx listens.
 const BEHIND: &str = "127.0.0.1:8000";

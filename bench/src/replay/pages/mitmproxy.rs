@@ -6,7 +6,7 @@ use manyways_unit::Span;
 
 use super::site::Site;
 use crate::replay::mitmproxy::{AUTHORITY, Mitmproxy};
-use crate::replay::shell::Shell;
+use crate::shell::Shell;
 
 /// Home of a browser that trusts mitmproxy.
 pub const HOME: &str = "mitmproxy-home";

@@ -1,8 +1,10 @@
-//! Figures of a run, and queries of the figures of a cell.
+//! Figures of a run by name, queries of the figures of a cell, and their table.
 
 use std::collections::BTreeMap;
 
 use manyways_rig::cell::{CellRecord, Run};
+use manyways_rig::page::{failed, rounded, table};
+use manyways_rig::sample::Quartiles;
 use serde::{Deserialize, Serialize};
 
 pub type Record = CellRecord<Figures, ()>;
@@ -42,4 +44,19 @@ pub fn quantities(cell: &Record, contender: &str) -> Vec<String> {
     names.sort();
     names.dedup();
     names
+}
+
+/// Writes a table with all figures of a cell: medians and quartiles.
+pub fn figures_table(out: &mut String, cell: &Record) {
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for contender in cell.distinct(|run| Some(&run.contender)) {
+        for name in quantities(cell, contender) {
+            let all = values(cell, contender, &name);
+            let figure = rounded(Quartiles::of(all.into_values()));
+            let failures = failed(cell.failures(|run| run.contender == contender));
+            rows.push(vec![contender.to_owned(), name, figure, failures]);
+        }
+    }
+    out.push('\n');
+    table(out, " | quantity | figure | failed", rows);
 }

@@ -2,25 +2,56 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 
 use manyways_rig::launch::{DriveError, system};
 use manyways_rig::measure::end_of;
+use manyways_sys::signal::Termination;
 use manyways_unit::Span;
 use tempfile::TempDir;
 
-use super::Replay;
+use crate::options::Setup;
+
+/// What every experiment of a family needs.
+pub struct Tools {
+    /// The program under test.
+    pub manyways: PathBuf,
+    /// This program.
+    pub own: PathBuf,
+    /// Signals that end the whole benchmark.
+    pub termination: Termination,
+    /// Seed of every order.
+    pub seed: u64,
+}
+
+impl Tools {
+    /// # Errors
+    /// One sentence, if the path of this program is unknown.
+    pub fn new(setup: Setup) -> Result<Self, String> {
+        let own = std::env::current_exe();
+        let own = own.map_err(|error| format!("cannot tell where this is: {error}"))?;
+        let Setup { manyways, termination, seed } = setup;
+        Ok(Self { manyways, own, termination, seed })
+    }
+}
 
 /// A folder in which scripts run. In their environment, `MANYWAYS` is the program under test and `BENCH`
 /// is this program.
 pub struct Shell<'a> {
-    replay: &'a Replay,
+    tools: &'a Tools,
     folder: TempDir,
 }
 
 impl<'a> Shell<'a> {
-    pub fn new(replay: &'a Replay) -> Result<Self, DriveError> {
+    pub fn new(tools: &'a Tools) -> Result<Self, DriveError> {
         let folder = tempfile::Builder::new().prefix("manyways-bench").tempdir();
-        Ok(Self { replay, folder: folder.map_err(system("make a folder"))? })
+        Ok(Self { tools, folder: folder.map_err(system("make a folder"))? })
+    }
+
+    /// The program under test.
+    pub fn manyways(&self) -> &Path {
+        &self.tools.manyways
     }
 
     pub fn folder(&self) -> &Path {
@@ -39,7 +70,7 @@ impl<'a> Shell<'a> {
     pub fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command.current_dir(self.folder());
-        command.env("MANYWAYS", &self.replay.manyways).env("BENCH", &self.replay.own);
+        command.env("MANYWAYS", &self.tools.manyways).env("BENCH", &self.tools.own);
         // The bundles of this machine have nothing to do with the servers.
         for name in ["SSL_CERT_FILE", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "PIP_CERT"] {
             command.env_remove(name);
@@ -74,7 +105,7 @@ impl<'a> Shell<'a> {
         command.stdout(file("out").map_err(system("make a file"))?);
         command.stderr(file("said").map_err(system("make a file"))?);
         let mut child = command.spawn().map_err(system("start a contender"))?;
-        let (_, failed) = end_of(&mut child, timeout, Some(&self.replay.termination))?;
+        let (_, failed) = end_of(&mut child, timeout, Some(&self.tools.termination))?;
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         let out = text(read("out").map_err(system("read a file"))?);
         let Some(reason) = failed else { return Ok(Ok(out)) };
@@ -83,4 +114,41 @@ impl<'a> Shell<'a> {
         let last: Vec<&str> = last.into_iter().rev().collect();
         Ok(Err(format!("{reason}: {}", last.join("; "))))
     }
+}
+
+/// Runs tasks, some at a time, and returns their results in the order of the tasks.
+///
+/// # Errors
+/// The first error of a task, after which no further one begins.
+pub fn side_by_side<T: Sync, R: Send>(
+    tasks: &[T],
+    jobs: usize,
+    run: impl Fn(&T) -> Result<R, DriveError> + Sync,
+) -> Result<Vec<R>, DriveError> {
+    let waiting = Mutex::new(tasks.iter().enumerate());
+    let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let stop = || *waiting.lock().unwrap_or_else(PoisonError::into_inner) = [].iter().enumerate();
+    let work = || -> Result<Vec<(usize, R)>, DriveError> {
+        let mut done = Vec::new();
+        while let Some((index, task)) = next() {
+            let result = run(task);
+            if result.is_err() {
+                stop();
+            }
+            done.push((index, result?));
+        }
+        Ok(done)
+    };
+    let mut all = thread::scope(|scope| {
+        let workers: Vec<_> = (0..jobs.max(1)).map(|_| scope.spawn(work)).collect();
+        let mut all = Vec::new();
+        for worker in workers {
+            all.extend(worker.join().map_err(|_| {
+                system("join a thread")(std::io::Error::other("it has panicked"))
+            })??);
+        }
+        Ok::<_, DriveError>(all)
+    })?;
+    all.sort_by_key(|(index, _)| *index);
+    Ok(all.into_iter().map(|(_, result)| result).collect())
 }
