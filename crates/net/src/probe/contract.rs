@@ -13,6 +13,7 @@ use std::time::Duration;
 use manyways_model::probe::cost::{Allowance, Cost, LimitReached, Plan, Transfer};
 use manyways_model::radio::Profile;
 use manyways_sys::clock::Clock;
+use manyways_sys::interface::Kind;
 use manyways_sys::socket::tcp_state;
 use manyways_unit::{Size, Span, Time};
 use tokio::net::TcpStream;
@@ -492,7 +493,9 @@ impl Attempt<'_> {
         };
         let used = lock(&run.allowance).used(clock.now());
         let both = before.zip(self.network.traffic());
-        let both = both.filter(|_| !is_sole.load(Ordering::Relaxed));
+        // Loopback counts what it sends as received, too.
+        let is_loopback = self.network.interface().kind == Kind::Loopback;
+        let both = both.filter(|_| !is_sole.load(Ordering::Relaxed) && !is_loopback);
         let foreign = both.map(|(before, after)| Traffic::foreign(before, after, used));
         let ending = match ended {
             None => Ending::Stopped,
