@@ -38,7 +38,7 @@ soak: ## Run 100,000 random scenarios of the cores of bond (COUNT=N: another num
 	@scripts/setup release
 	@scripts/soak $(COUNT)
 
-bench: ## Measure the emulator, get, bond, its gateway and lenders, flows, probe, replay, steer and radio beside their rivals (BENCH=full: all; BEFORE=FILE: the gateway beside an earlier manyways); rewrites docs/benchmarks/ (needs root)
+bench: ## Measure the emulator, get, bond, its gateway and lenders, flows, probe, films and pages, replay, steer and radio beside their rivals (BENCH=full: all; BEFORE=FILE: the gateway beside an earlier manyways); rewrites docs/benchmarks/ (needs root)
 	@scripts/setup bench
 	cargo build --release -p manyways-cli -p manyways-bench
 	@scripts/release
@@ -50,6 +50,7 @@ bench: ## Measure the emulator, get, bond, its gateway and lenders, flows, probe
 	$(TARGET)/release/manyways-bench gateway $(if $(BEFORE),--before $(BEFORE)) --json bench/results/gateway.json --markdown docs/benchmarks/gateway.md
 	$(TARGET)/release/manyways-bench lend --json bench/results/lend.json --markdown docs/benchmarks/lend.md
 	$(TARGET)/release/manyways-bench probe --json bench/results/probe.json --markdown docs/benchmarks/probe.md
+	$(TARGET)/release/manyways-bench qoe --json bench/results/qoe.json --markdown docs/benchmarks/qoe.md
 	MANYWAYS_PYTHON=$$(scripts/scikit-learn) $(TARGET)/release/manyways-bench steer --json bench/results/steer.json --markdown docs/benchmarks/steer.md
 	$(TARGET)/release/manyways-bench radio --json bench/results/radio.json --markdown docs/benchmarks/radio.md
 	$(TARGET)/release/manyways-bench replay --json bench/results/replay.json --markdown docs/benchmarks/replay.md

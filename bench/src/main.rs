@@ -7,8 +7,9 @@
 //! aria2 and the kernel's Multipath TCP. `manyways-bench lend` compares `manyways bond lend` with
 //! COMBINE, kibbutz and tethering. `manyways-bench flows` compares `manyways flows` with
 //! tshark, tcptrace and NFStream. `manyways-bench probe` compares `manyways probe` with the settings
-//! of emulated links, and with fping, iperf3, mtr and dig. `manyways-bench radio` compares policies
-//! for the radio on held-out traces. `manyways-bench replay` compares replays with what they replay,
+//! of emulated links, and with fping, iperf3, mtr and dig. `manyways-bench qoe` measures the players of
+//! films and the graphs of pages, beside Sabre, dash.js, MSPlayer and the kernel's Multipath TCP.
+//! `manyways-bench radio` compares policies for the radio on held-out traces. `manyways-bench replay` compares replays with what they replay,
 //! and with nginx and mitmproxy. `manyways-bench steer` measures how near the choices of `manyways
 //! steer` are to the best ones. `manyways-bench rattan` compares the emulator with Rattan.
 //! `manyways lab bench` measures properties of manyways alone.
@@ -24,6 +25,7 @@ mod keys;
 mod lend;
 mod options;
 mod probe;
+mod qoe;
 mod radio;
 mod rattan;
 mod replay;
@@ -57,6 +59,7 @@ enum Command {
     Get(get::GetArgs),
     Lend(lend::LendArgs),
     Probe(probe::ProbeArgs),
+    Qoe(qoe::QoeArgs),
     Radio(radio::RadioArgs),
     Rattan(RattanArgs),
     Replay(replay::ReplayArgs),
@@ -126,6 +129,7 @@ fn main() -> ExitCode {
         Command::Get(args) => get::run(args),
         Command::Lend(args) => lend::run(args),
         Command::Probe(args) => probe::run(args),
+        Command::Qoe(args) => qoe::run(args),
         Command::Radio(args) => radio::run(args),
         Command::Replay(args) => replay::run(args),
         Command::Rattan(args) => run(args).map(|()| ExitCode::SUCCESS),
