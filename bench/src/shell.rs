@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use crate::options::Setup;
 
-/// What every experiment of a family needs.
+/// Programs and values for the experiments of a family.
 pub struct Tools {
     /// The program under test.
     pub manyways: PathBuf,

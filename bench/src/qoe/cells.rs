@@ -25,7 +25,7 @@ pub struct Sabre {
     pub rules: Vec<String>,
 }
 
-/// What all plays have in common.
+/// Values of all plays.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Film {

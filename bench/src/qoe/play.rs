@@ -189,7 +189,7 @@ fn last_line(log: &Path) -> Option<String> {
     text.lines().rfind(|line| !line.trim().is_empty()).map(str::to_owned)
 }
 
-/// What `probe video --json` prints, also with `--simulate`.
+/// The output of `probe video --json`, also with `--simulate`.
 #[derive(Debug, Deserialize)]
 struct Document {
     results: Vec<Outcome>,
