@@ -342,15 +342,17 @@ impl Processes {
     fn last_line(&self) -> Option<String> {
         const LENGTH: i64 = 4 << 10;
         let mut file = File::open(self.folder.path().join(Self::ERRORS)).ok()?;
-        // Fails if the file is shorter.
-        let _ = file.seek(SeekFrom::End(-LENGTH));
+        // Fails if the file is shorter; else the first line is not whole.
+        let is_cut = file.seek(SeekFrom::End(-LENGTH)).is_ok_and(|at| at > 0);
         let mut bytes = Vec::new();
         file.take(LENGTH as u64).read_to_end(&mut bytes).ok()?;
         let text = String::from_utf8_lossy(&bytes);
         // The browser complains that there is no bus, which it does not need.
-        let mut lines =
-            text.lines().filter(|line| !line.trim().is_empty() && !line.contains("/bus.cc"));
-        lines.next_back().map(str::to_owned)
+        let lines = text
+            .lines()
+            .skip(usize::from(is_cut))
+            .filter(|line| !line.trim().is_empty() && !line.contains("dbus/"));
+        lines.last().map(str::to_owned)
     }
 
     /// Waits until the processes have ended.
