@@ -54,7 +54,7 @@ enum Command {
     Portal(portal::Args),
     Tcp(tcp::Args),
     Udp(udp::Args),
-    Video(video::Args),
+    Video(Box<video::Args>),
     Load(load::Args),
     Page(page::Args),
     Compare(compare::Args),

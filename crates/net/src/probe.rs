@@ -5,6 +5,7 @@
 //! [`Report`] with the context of the measurement. A probe that ends early keeps what it measured
 //! until then. The evaluation of measurements is in [`manyways_model::probe`].
 
+mod browsing;
 mod compare;
 mod contract;
 mod dns;
@@ -54,4 +55,7 @@ pub use series::{Series, SeriesRow};
 pub use tcp::{Tcp, TcpReport, TcpSample};
 pub use trace::{Trace, TraceMethod, TraceReport};
 pub use udp::{Udp, UdpReport};
-pub use video::{Carriage, Carried, FilmFacts, RungFacts, SessionDocument, Video, VideoReport};
+pub use video::{
+    Carriage, Carried, DashJs, FilmFacts, FilmPlayer, RungFacts, SessionDocument, Video,
+    VideoReport,
+};

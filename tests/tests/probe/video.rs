@@ -1,12 +1,14 @@
 //! Films, played over emulated networks and in virtual time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
 use std::thread;
 
+use manyways_rig::film_page::FilmPlayer;
 use manyways_tests::testbed::accept;
 use manyways_tests::{Finished, Lab, Need, finish, folder, manyways, needs};
 use serde_json::{Value, json};
@@ -41,18 +43,24 @@ fn film() -> Files {
     files
 }
 
+/// Addresses of the clients of a server.
+type Clients = Arc<Mutex<BTreeSet<IpAddr>>>;
+
 /// Serves files over HTTP/1.1, until the lab ends.
-fn serve(lab: &Lab, port: u16, files: Files) {
+fn serve(lab: &Lab, port: u16, files: Files) -> Clients {
     let address: SocketAddr = format!("{SERVER}:{port}").parse().expect("an address");
     let listener = lab.namespace(Some("origin")).listen(address);
-    let files = Arc::new(files);
+    let (files, clients) = (Arc::new(files), Clients::default());
+    let seen = Arc::clone(&clients);
     thread::spawn(move || {
         loop {
-            let (stream, _) = accept(&listener);
+            let (stream, from) = accept(&listener);
+            seen.lock().expect("no client panics").insert(from.ip());
             let files = Arc::clone(&files);
             thread::spawn(move || answer(stream, &files));
         }
     });
+    clients
 }
 
 /// Answers the requests of a connection.
@@ -283,4 +291,135 @@ fn a_film_is_simulated_with_several_rules() {
     assert!(refused.stderr.contains("the rules are cba"), "{}", refused.stderr);
     let refused = simulate("film.json", "trace.json", &["--start", "2m"]);
     assert!(refused.stderr.contains("--start is above"), "{}", refused.stderr);
+}
+
+/// A film with pictures of 8 s, which `probe video make` makes in a folder.
+fn real_film(folder: &Path) -> Files {
+    let mut make = manyways();
+    make.args(["probe", "video", "make"]).arg(folder);
+    make.args(["--rungs", "300k,900k", "--duration", "8s", "--segment", "2s"]);
+    finish(&mut make).expect_success();
+    let read = |name: &str| fs::read(folder.join(name)).expect("a file of the film");
+    let mut files = Files::from([("/film.mpd".to_owned(), read("film.mpd"))]);
+    for rung in ["300k", "900k"] {
+        let segments = (1..=4).map(|number| format!("{rung}/{number}.m4s"));
+        for name in segments.chain([format!("{rung}/init.mp4")]) {
+            files.insert(format!("/{name}"), read(&name));
+        }
+    }
+    files
+}
+
+#[test]
+fn dash_js_plays_a_film_through_one_of_two_networks() {
+    const NEEDS: [Need<'static>; 2] = [Need::Root, Need::Command("ip")];
+    needs!(Need::All(&NEEDS), Need::Command("chromium"), Need::Command("npm"));
+    let script = match FilmPlayer::DashJs.script() {
+        Ok(script) => script,
+        Err(reason) => return eprintln!("skipped: {reason}"),
+    };
+    let folder = folder();
+    let files = real_film(&folder.path().join("film"));
+    let lab = Lab::start(&LINKS);
+    let clients = serve(&lab, 81, files.clone());
+    let html = folder.path().join("film.html");
+    let options = format!(
+        "--via lte --browser dashjs --library {} --html {}",
+        script.display(),
+        html.display()
+    );
+    let result = results(&play(&lab, "/film.mpd", &options).expect_success()).remove(0);
+    assert_eq!(result["ending"], "complete", "{result:#}");
+    let video = &result["video"];
+    assert!(video["player"].as_str().is_some_and(|name| name.starts_with("dash.js 5.")));
+    assert_eq!((&video["complete"], &video["played"]), (&true.into(), &8.0.into()), "{video:#}");
+    assert!((300_000..=900_000).contains(&video["bitrate"].as_u64().unwrap_or_default()));
+    assert!(number(&video["startup"]) >= 0.03, "a round trip: {video:#}");
+    let segments = video["segments"].as_array().expect("segments");
+    let length = |name: &str| files[name].len() as u64;
+    let mut bytes = video["wasted"].as_u64().unwrap_or_default();
+    for (index, segment) in segments.iter().enumerate() {
+        let rung = if segment["bitrate"] == 300_000 { "300k" } else { "900k" };
+        assert_eq!(segment["bytes"], length(&format!("/{rung}/{}.m4s", index + 1)), "{video:#}");
+        bytes += segment["bytes"].as_u64().unwrap_or_default();
+    }
+    assert_eq!(segments.len(), 4, "{video:#}");
+    // We read the manifest, and then dash.js does, which also needs initializations.
+    let path = &video["paths"]["lte"];
+    let more = path["bytes"].as_u64().unwrap_or_default() - bytes;
+    let initializations = more - 2 * length("/film.mpd");
+    assert!((500..10_000).contains(&initializations), "{initializations} in {video:#}");
+    for direction in ["up", "down"] {
+        let used = |cost: &str| result[cost][direction].as_u64();
+        assert!(used("used") <= used("predicted"), "{result:#}");
+    }
+    assert!(result["used"]["down"].as_u64() > path["bytes"].as_u64(), "{result:#}");
+    let clients = clients.lock().expect("no client panics");
+    assert_eq!(clients.len(), 1, "all connections are of one network: {clients:?}");
+    assert!(fs::read_to_string(&html).is_ok_and(|page| page.contains("played by dash.js 5.")));
+}
+
+#[test]
+fn a_script_that_is_not_dash_js_is_one_sentence() {
+    needs!(Need::Root, Need::Command("ip"), Need::Command("chromium"));
+    let folder = folder();
+    let lab = Lab::start(&LINKS[..2]);
+    let playlist = "#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXTINF:2,\n1.m4s\n#EXT-X-ENDLIST\n";
+    let mut files = film();
+    files.insert("/hls".to_owned(), playlist.into());
+    serve(&lab, 81, files);
+    for (path, script, words) in [
+        ("/film.mpd", "alert(", "is not dash.js: SyntaxError"),
+        ("/film.mpd", "let x = 1", "is not dash.js"),
+        ("/film.mpd", "var dashjs = {MediaPlayer() {}, Version: '4.7.4'}", "is not dash.js 5"),
+        ("/hls", "", "the film is HLS"),
+    ] {
+        let file = folder.path().join("player.js");
+        fs::write(&file, script).expect("room for a file");
+        let options = format!("--browser dashjs --library {}", file.display());
+        let result = results(&play(&lab, path, &options)).remove(0);
+        let message = result["message"].as_str().expect("a sentence");
+        assert!(message.contains(words), "{script}: {message}");
+        assert_eq!(result["ending"], "failed", "{script}");
+    }
+}
+
+#[test]
+fn options_without_a_counterpart_in_dash_js_are_refused() {
+    let probe = |options: &str| {
+        let mut command = manyways();
+        command.current_dir("/").args(["probe", "video", "http://192.0.2.1/film.mpd"]);
+        finish(command.args(["--browser", "dashjs"]).args(options.split_whitespace()))
+    };
+    for option in [
+        "--resume-below 3s",
+        "--start 1s",
+        "--restart 1s",
+        "--abandon free",
+        "--scheduler mp-h2",
+        "--transport mptcp",
+        "--simulate trace.json",
+        "--cacert ca.pem",
+    ] {
+        let refused = probe(option);
+        let words = "has no counterpart in dash.js\nhint: leave out";
+        assert_eq!(refused.code(), 2, "{option}");
+        assert!(refused.stderr.contains(words), "{option}: {}", refused.stderr);
+    }
+    for (options, code, words) in [
+        ("--rule bba", 2, "the rules throughput, bola, dynamic and fixed:RUNG\nhint: name one"),
+        ("--rule robust-mpc", 2, "the rules throughput, bola"),
+        ("", 1, "dash.js is not installed in this folder\nhint: run `npm install dashjs@5`, or"),
+        ("--library /none.js", 1, "cannot read /none.js: "),
+        ("--library /etc/passwd --chromium none", 1, "no browser none\nhint: name the file of a"),
+        ("--library /etc/passwd --chromium none", 1, "with --chromium"),
+    ] {
+        let refused = probe(options);
+        assert_eq!(refused.code(), code, "{options}");
+        assert!(refused.stderr.contains(words), "{options}: {}", refused.stderr);
+    }
+    let predicted = probe("--cost --rule bola --abandon never").expect_success();
+    assert!(predicted.stdout.contains("On each network at most"), "{}", predicted.stdout);
+    let refused = finish(manyways().args(["probe", "video", "http://a.lab/", "--library", "x.js"]));
+    assert!(refused.stderr.contains("--browser <PLAYER>"), "{}", refused.stderr);
 }

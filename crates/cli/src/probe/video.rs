@@ -1,5 +1,6 @@
 //! `manyways probe video`.
 
+mod dash_js;
 mod film_file;
 mod make;
 mod page;
@@ -15,7 +16,7 @@ use clap::{ValueEnum, ValueHint};
 use manyways_model::qoe::abr::RuleName;
 use manyways_model::qoe::player::{Abandoning, Config};
 use manyways_net::fetch::Scheduler;
-use manyways_net::probe::{Carriage, Report, Video, VideoReport};
+use manyways_net::probe::{Carriage, FilmPlayer, Report, Video, VideoReport};
 use manyways_report::number::{rate, span};
 use manyways_unit::human;
 use manyways_unit::{Size, Span};
@@ -29,7 +30,8 @@ use crate::report_file::{self, check_folder};
 ///
 /// Plays MPEG-DASH or HLS with fragmented MP4, at the pace of a user: startup, bitrate, stalls. The
 /// pictures are fetched and not decoded; sound is not fetched. Every network plays the film alone, unless
-/// --transport or --scheduler lets all of them play it together.
+/// --transport or --scheduler lets all of them play it together. With --browser, a player in a headless
+/// Chromium plays it instead.
 #[derive(clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -40,6 +42,7 @@ Examples:
   manyways probe video https://example.org/master.m3u8 --via wlan0 --rule bba --html film.html
   manyways probe video https://example.org/film.mpd --scheduler mp-h2 --json
   manyways probe video https://example.org/film.mpd --buffer 30s --resume-below 15s
+  manyways probe video https://example.org/film.mpd --browser dashjs --rule bola
   manyways probe video film.json --simulate trace.json --rule bola,robust-mpc
 
 Exit code: 0 when a film was played on at least one network; 1 when on none; 2 when the arguments are
@@ -85,6 +88,15 @@ pub struct Args {
     /// Play the film over all networks at once, as `manyways get --scheduler` does
     #[arg(long, value_name = "SCHEDULER")]
     scheduler: Option<Scheduler>,
+    /// Play with this player in a headless Chromium instead, for a comparison
+    #[arg(long, value_enum, value_name = "PLAYER")]
+    browser: Option<WebPlayer>,
+    /// With --browser: the script of the player [default: dash.all.min.js of dashjs in node_modules]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "browser")]
+    library: Option<PathBuf>,
+    /// With --browser: Chromium or Chrome [default: chromium, chromium-browser or google-chrome in PATH]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::ExecutablePath, requires = "browser")]
+    chromium: Option<PathBuf>,
     /// Trust the certificates in this file instead of those of the system
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     cacert: Option<PathBuf>,
@@ -116,6 +128,13 @@ enum Abandon {
     Binding,
     /// For the bitrate that the rule then selects, as in Sabre
     Free,
+}
+
+/// A player of a page.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum WebPlayer {
+    /// dash.js 5
+    Dashjs,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -165,6 +184,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         return make::run(args);
     }
     args.check()?;
+    if args.browser.is_some() {
+        dash_js::check(args)?;
+    }
     let film = args.film.as_deref().unwrap_or_default();
     args.html.as_deref().map(check_folder).transpose()?;
     if let Some(trace) = &args.simulate {
@@ -182,6 +204,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         trust: trust(args.cacert.as_ref()),
         ..Video::new(location(film)?)
     };
+    if args.browser.is_some() {
+        probe.played_by = FilmPlayer::DashJs(dash_js::load(args)?);
+    }
     let mut networks = match args.options.cost {
         true => Vec::new(),
         false => args.options.networks_to(&probe.location)?,

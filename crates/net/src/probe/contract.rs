@@ -23,6 +23,7 @@ use super::page::PageError;
 use super::pause::PauseSignal;
 use super::queue;
 use super::report::{Ending, Measurement, Report};
+use crate::browser::BrowserError;
 use crate::path::{LookupError, PathSpec, plain};
 
 /// A measurement of a network.
@@ -106,6 +107,9 @@ pub enum ProbeError {
     /// A film that cannot be played, or no longer.
     #[error("{0}")]
     Video(String),
+    /// The browser in which a film plays.
+    #[error(transparent)]
+    Browser(#[from] BrowserError),
     /// Any other error of the system, with the action that failed.
     #[error("cannot {action}: {error}", error = plain(.error))]
     Io { action: &'static str, error: Arc<io::Error> },
@@ -116,6 +120,10 @@ impl ProbeError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Page(error) => error.hint(),
+            // `probe video --browser` names the player.
+            Self::Browser(error) => {
+                error.hint().map(|hint| hint.replace("--browser", "--chromium"))
+            }
             _ => None,
         }
     }

@@ -23,6 +23,7 @@ use manyways_model::qoe::page::Load;
 use manyways_unit::{Size, Span};
 use manyways_wire::archive::Archive;
 
+use super::browsing::Meter;
 use super::contract::{InvalidParameter, Probe, ProbeError, Run, Running};
 use super::report::Measurement;
 use crate::browser::BrowserError;
@@ -34,7 +35,7 @@ pub use explain::{Cause, ExplainedPath, ExplainedStep, Explanation, Predicted};
 pub use fault::PageError;
 use recorder::Recorder;
 pub use timings::{PageName, PageTimings};
-use visit::{Meter, OVERHEAD, Visit, visit};
+use visit::{OVERHEAD, Visit, visit};
 pub use what_if::{InvalidWhatIf, WhatIf};
 
 /// Loads of a page in Chromium, each with an empty profile.

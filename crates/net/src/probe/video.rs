@@ -2,8 +2,9 @@
 //!
 //! [`Video`] reads the manifest (MPEG-DASH or HLS), and plays the film with the player of
 //! [`manyways_model::qoe::player`], at the pace of a user: a film of two minutes takes two minutes. The
-//! pictures only; sound is not fetched.
+//! pictures only; sound is not fetched. dash.js in a headless Chromium can play it instead, for a comparison.
 
+mod browser;
 mod document;
 mod playback;
 mod report;
@@ -13,6 +14,7 @@ use manyways_model::probe::cost::{Plan, Transfer};
 use manyways_model::qoe::player::Config;
 use manyways_unit::{Size, Span};
 
+pub use self::browser::DashJs;
 pub use self::document::SessionDocument;
 pub(super) use self::document::VideoDocument;
 use self::playback::Playback;
@@ -38,6 +40,18 @@ pub struct Video {
     pub max_bytes: Size,
     pub trust: Trust,
     pub carriage: Carriage,
+    pub played_by: FilmPlayer,
+}
+
+/// The program that plays a film.
+#[derive(Clone, Debug, Default)]
+pub enum FilmPlayer {
+    /// [`manyways_model::qoe::player`].
+    #[default]
+    Manyways,
+    /// With its own thresholds, of [`Config`] only the rule, the maximum level of the buffer and whether
+    /// it may abandon downloads.
+    DashJs(DashJs),
 }
 
 /// The connections that carry the film.
@@ -64,6 +78,7 @@ impl Video {
             max_bytes: Size::from_bytes(500_000_000),
             trust: Trust::System,
             carriage: Carriage::Network,
+            played_by: FilmPlayer::default(),
         }
     }
 
@@ -86,7 +101,8 @@ impl Video {
     }
 
     async fn measure(&self, run: &mut Run) -> Result<(), ProbeError> {
-        if !matches!(self.carriage, Carriage::Network) {
+        let is_own = matches!(self.played_by, FilmPlayer::Manyways);
+        if !is_own || !matches!(self.carriage, Carriage::Network) {
             run.own_all_traffic();
         }
         run.spend(Self::OVERHEAD, Self::OVERHEAD)?;
@@ -96,7 +112,16 @@ impl Video {
             source::read(run, &mut client, &self.url(), self.duration, &mut report).await?;
         report.facts = source.facts.clone();
         run.report(Measurement::Video(report.clone()));
-        Playback::new(run, client, &source, &self.player, report).play().await
+        match &self.played_by {
+            FilmPlayer::Manyways => {
+                Playback::new(run, client, &source, &self.player, report).play().await
+            }
+            FilmPlayer::DashJs(dash) => {
+                drop(client);
+                report.protocol = None;
+                browser::play(self, dash, run, &source, report).await
+            }
+        }
     }
 }
 
@@ -120,9 +145,22 @@ impl Probe for Video {
         if self.max_bytes.as_bytes() > u64::MAX / 4 {
             return refuse("the maximum number of bytes is too large");
         }
+        let mut duration = self.timeout;
+        let mut up_share = 20;
+        if matches!(self.played_by, FilmPlayer::DashJs(_)) {
+            if !DashJs::has_rule(self.player.rule) {
+                return refuse(&format!("dash.js has only the rules {}", DashJs::RULES));
+            }
+            if !matches!(self.carriage, Carriage::Network) {
+                return refuse("dash.js plays a film over one network only");
+            }
+            duration += DashJs::OVERHEAD;
+            // All packets of the interface count.
+            up_share = 10;
+        }
         let down = playback::packets(self.max_bytes) + Self::OVERHEAD;
-        let up = Size::from_bytes(self.max_bytes.as_bytes() / 20) + Self::OVERHEAD;
-        let transfer = Transfer { start: Span::ZERO, duration: self.timeout, up, down };
+        let up = Size::from_bytes(self.max_bytes.as_bytes() / up_share) + Self::OVERHEAD;
+        let transfer = Transfer { start: Span::ZERO, duration, up, down };
         let host = &self.location.origin().host;
         Ok(Plan::new(vec![lookup(host)]).then(Span::ZERO, &Plan::new(vec![transfer])))
     }

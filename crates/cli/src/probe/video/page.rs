@@ -26,13 +26,25 @@ pub(super) fn of_reports(target: &str, reports: &[Report]) -> String {
         }),
         _ => None,
     });
-    page(target, "Network", &courses.collect::<Vec<_>>())
+    let player = reports.iter().find_map(|report| match &report.measurement {
+        Some(Measurement::Video(video)) => video.player.clone(),
+        _ => None,
+    });
+    let lead = match player {
+        Some(player) => format!("{target}, played by {player}."),
+        None => lead(target),
+    };
+    page(&lead, "Network", &courses.collect::<Vec<_>>())
+}
+
+/// The first sentence, if our own player plays.
+pub(super) fn lead(target: &str) -> String {
+    format!("{target}, played without a screen by manyways.")
 }
 
 /// The page of sessions, whose names stand in a column with this heading.
-pub(super) fn page(target: &str, heading: &str, courses: &[Course<'_>]) -> String {
-    let lead = format!("{target}, played without a screen by manyways.");
-    let mut page = Page::new("A film", &lead);
+pub(super) fn page(lead: &str, heading: &str, courses: &[Course<'_>]) -> String {
+    let mut page = Page::new("A film", lead);
     page.heading("Result");
     let names = COLUMNS.map(capitalised);
     let mut headings = [heading; COLUMNS.len() + 1];

@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use super::Args;
 use super::film_file::film;
-use super::page::{Course, page};
+use super::page::{Course, lead, page};
 use super::text::{COLUMNS, cells};
 use crate::failure::Failure;
 use crate::report_file;
@@ -59,7 +59,7 @@ pub(super) fn run(args: &Args, target: &str, trace: &Path) -> Result<ExitCode> {
             film: &film,
         });
         let courses: Vec<Course<'_>> = courses.collect();
-        report_file::write(file, &page(target, "Rule", &courses))?;
+        report_file::write(file, &page(&lead(target), "Rule", &courses))?;
     }
     if args.options.json {
         let results = sessions.iter().map(|(rule, session, ending)| ResultDocument {

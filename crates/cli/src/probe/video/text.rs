@@ -48,6 +48,10 @@ pub(super) fn of_reports(reports: &[Report]) -> String {
     }
     let head: Vec<&str> = ["NETWORK"].into_iter().chain(COLUMNS).collect();
     text.push_str(&table(&head, rows));
+    // All of them have the same.
+    if let Some(player) = videos().find_map(|(_, video)| video.player.as_ref()) {
+        text.push_str(&format!("Played by {player}.\n"));
+    }
     for (_, video) in videos().filter(|(_, video)| video.carried.len() > 1) {
         let all: u64 = video.carried.values().map(|one| one.bytes.as_bytes()).sum();
         let shares = video.carried.iter().map(|(name, one)| {

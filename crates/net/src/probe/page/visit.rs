@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use manyways_sys::interface::{self, Counters};
 use manyways_unit::Span;
 use serde_json::{Value, json};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
@@ -13,8 +12,8 @@ use super::timings::{Answer, PageTimings, SCRIPT, hops};
 use super::trace::CATEGORIES;
 use super::{Page, PageRun, through_proxy};
 use crate::browser::{Browser, BrowserError, Event, Options, Proxy};
+use crate::probe::browsing::{self, Meter};
 use crate::probe::contract::{ProbeError, Run};
-use crate::probe::exec::count;
 
 /// The browser is busy with its own start for so long.
 const WARM_UP: Duration = Duration::from_millis(500);
@@ -28,19 +27,6 @@ const ANSWER: Duration = Duration::from_secs(5);
 const TRACE: Duration = Duration::from_secs(10);
 /// From one look at the counters to the next, and so the excess over a limit.
 const INTERVAL: Duration = Duration::from_millis(20);
-
-/// Counts the traffic of the interface as that of the load.
-pub struct Meter(Option<Counters>);
-
-impl Meter {
-    pub fn start(run: &Run) -> Self {
-        Self(run.network().traffic())
-    }
-
-    fn look(&mut self, run: &mut Run) -> Result<(), ProbeError> {
-        count(run, &mut self.0)
-    }
-}
 
 /// A load, also an incomplete one, and why it is.
 pub struct Visit {
@@ -65,14 +51,7 @@ async fn load(
     name: &mut Option<String>,
     recorded: &mut Option<PageRun>,
 ) -> Result<(), ProbeError> {
-    let proxy = match is_only(run) {
-        true => None,
-        false => Some(
-            Proxy::start(run.path().clone())
-                .await
-                .map_err(|error| ProbeError::io(run.path(), "start a proxy", error))?,
-        ),
-    };
+    let proxy = browsing::proxy(run).await?;
     let options = Options {
         browser: page.browser.clone(),
         proxy: proxy.as_ref().map(Proxy::address),
@@ -118,16 +97,6 @@ async fn load(
         });
     }
     ended
-}
-
-/// Whether the host has no other network that the browser could use. A page of this host itself cannot
-/// be loaded over any other.
-fn is_only(run: &Run) -> bool {
-    if run.network().interface().kind == interface::Kind::Loopback {
-        return true;
-    }
-    let usable = interface::list().unwrap_or_default().into_iter().filter(|one| one.usable.is_ok());
-    usable.map(|one| one.name).eq([run.network().interface().name.clone()])
 }
 
 /// Loads the page, until it is quiet or a limit is reached. Returns what happened until then.

@@ -14,6 +14,8 @@ use super::source::RungFacts;
 /// The result of `probe video`.
 #[derive(Debug, Serialize)]
 pub(in crate::probe) struct VideoDocument {
+    /// `manyways`, or `dash.js` with its version.
+    player: String,
     format: &'static str,
     protocol: Option<&'static str>,
     rungs: Vec<RungDocument>,
@@ -113,6 +115,7 @@ impl VideoDocument {
         };
         let session = video.session.as_ref().zip(video.film());
         Self {
+            player: video.player.clone().unwrap_or_else(|| "manyways".to_owned()),
             format: video.facts.format,
             protocol: video.protocol,
             rungs: video.facts.rungs.iter().map(rung).collect(),

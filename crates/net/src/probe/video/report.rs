@@ -11,6 +11,8 @@ use super::source::FilmFacts;
 /// A film that was played, or the beginning of it.
 #[derive(Clone, Debug, Default)]
 pub struct VideoReport {
+    /// Name and version of a player in a browser; `None` for that of manyways.
+    pub player: Option<String>,
     /// Facts of the manifest; empty before it was read.
     pub facts: FilmFacts,
     /// `None` before the film starts.
@@ -19,7 +21,7 @@ pub struct VideoReport {
     pub ending: Option<Ending>,
     /// Bytes of the film over each path, by its name.
     pub carried: BTreeMap<String, Carried>,
-    /// `h2` or `http/1.1` of the latest connection.
+    /// `h2` or `http/1.1` of the latest connection; `None` for that of a browser.
     pub protocol: Option<&'static str>,
     /// URL of the manifest after redirects, if there were any.
     pub redirected_to: Option<String>,
