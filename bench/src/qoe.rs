@@ -6,7 +6,6 @@
 //! its name.
 
 mod cells;
-mod dashjs;
 mod one_network;
 mod plan;
 mod play;

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use manyways_rig::film_page::FilmPlayer;
 use manyways_rig::launch::DriveError;
+use manyways_rig::programs::quoted;
 use manyways_trace::scenario::{CapacitySpec, LinkSpec};
 use manyways_trace::{LinkTrace, Steps};
 use manyways_unit::{Rate, Span};
@@ -55,7 +57,7 @@ pub fn measure(
         record.error = Some(reason);
         return Ok(());
     }
-    let dashjs = super::dashjs::script();
+    let dashjs = FilmPlayer::DashJs.script().map(|script| quoted(script.as_os_str()));
     if let Err(reason) = &dashjs {
         record.skipped.push(format!("{CONSTANT_DASHJS}: {reason}"));
     }
