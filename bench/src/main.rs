@@ -79,6 +79,10 @@ enum Command {
     #[command(hide = true)]
     SteerDefault(steer::DefaultArgs),
     #[command(hide = true)]
+    KnownPageLoad(qoe::KnownPageLoadArgs),
+    #[command(hide = true)]
+    KnownPageServe(qoe::KnownPageServeArgs),
+    #[command(hide = true)]
     Origin(replay::OriginArgs),
     #[command(hide = true)]
     PageOrigins(replay::PageOriginsArgs),
@@ -142,6 +146,8 @@ fn main() -> ExitCode {
         Command::SteerDefault(args) => steer::write_default(&args).map(|()| ExitCode::SUCCESS),
         Command::SteerData(args) => steer::write_data(&args).map(|()| ExitCode::SUCCESS),
         Command::Strangers(args) => traffic::strangers(&args).map(|()| ExitCode::SUCCESS),
+        Command::KnownPageLoad(args) => tool(traffic::run(qoe::known_page_load(&args))),
+        Command::KnownPageServe(args) => tool(qoe::known_page_serve(&args)),
         Command::Origin(args) => tool(replay::origin(&args)),
         Command::PageOrigins(args) => tool(traffic::run(replay::page_origins(&args))),
         Command::Visit(args) => traffic::visit(&args).map(|()| ExitCode::SUCCESS),

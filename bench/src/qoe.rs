@@ -2,11 +2,12 @@
 //! scheduler and the kernel's Multipath TCP.
 //!
 //! [`cells`] reads the fixed cells, [`mod@plan`] makes the plan of them, [`play`] plays films in labs,
-//! [`targets`] compares the figures with the target values, and each other module runs the experiment of
+//! [`pages`] loads pages in labs, [`targets`] compares the figures with the target values, and each other module runs the experiment of
 //! its name.
 
 mod cells;
 mod one_network;
+mod pages;
 mod plan;
 mod play;
 mod sabre;
@@ -23,6 +24,7 @@ use manyways_rig::results::{Family, ResultsOf};
 use manyways_rig::target::Target;
 use manyways_unit::Span;
 
+pub use self::pages::{KnownPageLoadArgs, KnownPageServeArgs, known_page_load, known_page_serve};
 use self::plan::{Cell, Experiment, plan};
 use crate::figures::{Figures, Record, figures_table};
 use crate::options::{Modes, Options, Pairs, require_root, required_program};
@@ -112,6 +114,9 @@ impl Family for Qoe {
             Experiment::TwoNetworks(film, step) => {
                 two_networks::measure(self, cell, film, *step, record, progress)
             }
+            Experiment::Pages(part, of) => {
+                pages::measure(self, cell, (*part, of), record, progress)
+            }
         }
     }
 
@@ -128,6 +133,7 @@ impl Family for Qoe {
                 ("b", "Films over one network"),
                 ("c", "Films over two networks"),
                 ("d", "Films over recorded pairs of networks"),
+                ("e", "Pages"),
             ],
             method: include_str!("qoe/method.md"),
             sockets: String::new(),

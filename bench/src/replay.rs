@@ -29,7 +29,7 @@ use manyways_rig::target::Target;
 
 pub use self::pages::origins::{PageOriginsArgs, run as page_origins};
 use self::plan::{Cell, Experiment, plan};
-pub use self::tools::{ConnectArgs, OriginArgs, ReplayedArgs, connect, origin, replayed};
+pub use self::tools::{ConnectArgs, OriginArgs, ReplayedArgs, connect, origin, replayed, request};
 use crate::figures::{Figures, Record, figures_table};
 use crate::options::{Mode, Options, require_root, required_program};
 use crate::shell::Tools;

@@ -17,6 +17,7 @@ pub struct Cells {
     pub film: Film,
     pub one_network: OneNetwork,
     pub two_networks: TwoNetworks,
+    pub pages: Pages,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -70,6 +71,47 @@ pub struct TwoNetworks {
     pub scaled: Rate,
     #[serde(deserialize_with = "parsed")]
     pub round_step: Span,
+}
+
+/// Loads of pages.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pages {
+    #[serde(deserialize_with = "parsed")]
+    pub down: Rate,
+    #[serde(deserialize_with = "parsed")]
+    pub up: Rate,
+    #[serde(deserialize_with = "parsed")]
+    pub delay: Span,
+    pub rounds: u32,
+    pub graph: KnownPages,
+    pub late: LateObjects,
+    pub what_if: WhatIf,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KnownPages {
+    pub seeds: Vec<u64>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LateObjects {
+    pub seeds: Vec<u64>,
+    /// Of each page.
+    pub objects: usize,
+    #[serde(deserialize_with = "parsed")]
+    pub delay: Span,
+}
+
+/// Factors of the round trip and of both rates.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WhatIf {
+    pub seeds: Vec<u64>,
+    pub rtt: f64,
+    pub rate: f64,
 }
 
 impl Cells {

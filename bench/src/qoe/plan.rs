@@ -4,9 +4,9 @@ use manyways_rig::links::{Pair, describe, link, wifi_and_lte};
 use manyways_trace::scenario::{CapacitySpec, LinkSpec};
 use manyways_unit::{Rate, Span};
 
-use super::cells::{Cells, OneNetwork, Sabre};
+use super::cells::{self, Cells, OneNetwork, Sabre};
 use super::play::Film;
-use super::{one_network, sabre, two_networks};
+use super::{one_network, pages, sabre, two_networks};
 use crate::options::Mode;
 
 pub type Cell = manyways_rig::cell::Cell<&'static str, Experiment>;
@@ -23,6 +23,8 @@ pub enum Experiment {
     OneNetwork(Film, OneNetwork),
     /// A film over two networks. Each round begins so much later in their traces.
     TwoNetworks(Film, Span),
+    /// Loads of pages.
+    Pages(pages::Part, cells::Pages),
 }
 
 /// The cells in the order of their runs. Those without their pair of traces are left out. The number of
@@ -81,6 +83,17 @@ pub fn plan(
             over('d', format!("pair-{name}"), links, two.round_step);
         }
     }
+
+    for part in pages::Part::ALL {
+        let pages = cells.pages.clone();
+        let capacity = CapacitySpec::Constant(pages.down);
+        let links = vec![link("wan", capacity, pages.up, pages.delay * 2)];
+        let title = format!("{}; {}", part.title(&pages), describe(&links[0]));
+        let rounds = part.rounds(&pages);
+        let (name, contenders) = (part.name(), vec![pages::GRAPH]);
+        let experiment = Experiment::Pages(part, pages);
+        all.push(cell('e', name, title, links, contenders, rounds, experiment));
+    }
     Ok(all)
 }
 
@@ -118,5 +131,6 @@ pub fn seconds(cell: &Cell) -> f64 {
             let turns = (3 * cell.rounds as usize).div_ceil(film.jobs);
             turns as f64 * (film.duration.as_secs_f64() + 8.0)
         }
+        Experiment::Pages(part, pages) => part.seconds(pages, cell.rounds),
     }
 }

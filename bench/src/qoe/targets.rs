@@ -7,6 +7,7 @@ use super::one_network::{
     BBA_ALONE, BBA_CONTROLLED, BBA_SHARING, CBA_ALONE, CBA_CONTROLLED, CBA_SHARING, CONSTANT,
     CONSTANT_DASHJS, CONSTANT_VIRTUAL, TRACED, TRACED_VIRTUAL,
 };
+use super::pages::{F1, GRAPH, LATE_MEDIAN, LATE_MOST, LEAST_F1, WHAT_IF_MEDIAN, WHAT_IF_MOST};
 use super::play::{BITRATE, PAUSED, RECEIVED, STALL_RATIO, STALLED};
 use super::sabre;
 use super::two_networks::{MPTCP, MSPLAYER, SERVE};
@@ -18,7 +19,7 @@ const STALL_PART: f64 = 0.1;
 
 /// All targets with their measured values.
 pub fn targets(cells: &[Record]) -> Vec<Target> {
-    use Bound::{AtLeast, AtMost, Within};
+    use Bound::{AtLeast, AtMost, Higher, Within};
     let of = |part: &str, contender: &str, quantity: &str| {
         let meant = cells.iter().filter(|cell| cell.part == part);
         let figure = |cell: &Record| {
@@ -119,6 +120,28 @@ pub fn targets(cells: &[Record]) -> Vec<Target> {
             AtMost(0.5),
             of("d", SERVE, STALL_RATIO),
         ),
+        every_figure("edges of known pages: F1", AtLeast(0.98), of("e", GRAPH, F1)),
+        every_figure("the same: F1 of the least page", Higher, of("e", GRAPH, LEAST_F1)),
+        every_figure(
+            "effect of a late object: median error, ms",
+            AtMost(30.0),
+            of("e", GRAPH, LATE_MEDIAN),
+        ),
+        every_figure(
+            "effect of a late object: 90 % of the errors, ms",
+            AtMost(90.0),
+            of("e", GRAPH, LATE_MOST),
+        ),
+        every_figure(
+            "page load under other conditions: median error, %",
+            AtMost(10.0),
+            of("e", GRAPH, WHAT_IF_MEDIAN),
+        ),
+        every_figure(
+            "page load under other conditions: 90 % of the errors, %",
+            AtMost(25.0),
+            of("e", GRAPH, WHAT_IF_MOST),
+        ),
         listed(
             "BBA / CBA alone: bitrate (paper: more at rates between the rungs)",
             &named("alone", ratio("b", BBA_ALONE, CBA_ALONE, BITRATE)).collect::<Vec<_>>(),
@@ -193,5 +216,19 @@ mod tests {
         };
         assert_eq!((of(0.5, 0.0), of(0.6, 0.0)), (Verdict::Met, Verdict::Missed));
         assert_eq!((of(10.9, 10.0), of(8.9, 10.0)), (Verdict::Met, Verdict::Missed));
+    }
+
+    #[test]
+    fn each_quantile_of_pages_has_its_own_bound() {
+        let of = |median: f64, most: f64| {
+            let cells = [
+                cell("e", "page-late", &[(GRAPH, LATE_MEDIAN, median), (GRAPH, LATE_MOST, most)]),
+                cell("e", "page-graph", &[(GRAPH, F1, 0.98)]),
+            ];
+            ["median error, ms", "90 % of the errors, ms"]
+                .map(|which| verdict(&cells, &format!("effect of a late object: {which}")))
+        };
+        assert_eq!(of(30.0, 90.0), [Verdict::Met, Verdict::Met]);
+        assert_eq!(of(30.5, 90.5), [Verdict::Missed, Verdict::Missed]);
     }
 }

@@ -73,7 +73,10 @@ fn answer(stream: TcpStream, config: Arc<ServerConfig>) -> io::Result<()> {
 }
 
 /// The path of the next request, which has no body.
-fn request(stream: &mut impl BufRead) -> io::Result<Option<String>> {
+///
+/// # Errors
+/// The connection is broken.
+pub fn request(stream: &mut impl BufRead) -> io::Result<Option<String>> {
     let mut line = String::new();
     if stream.read_line(&mut line)? == 0 {
         return Ok(None);
