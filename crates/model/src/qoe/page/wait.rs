@@ -248,7 +248,7 @@ impl Builder<'_> {
                 points.push(Point::Ended(sheet));
                 self.parsed[sheet] = Some(index);
             }
-            (TaskKind::Event(EventKind::DomContentLoaded), _) => {
+            (TaskKind::Event(EventKind::DomContentLoaded), _) if self.is_of_page(&task) => {
                 self.follow(Some(0), index, &mut points)
             }
             (TaskKind::Style | TaskKind::Layout | TaskKind::Paint, _) if !task.continues => {
@@ -266,6 +266,14 @@ impl Builder<'_> {
             points.push(self.reaction(index, busy_since));
         }
         points
+    }
+
+    /// Whether an event `DOMContentLoaded` is that of the page. An image in SVG has one of its own.
+    fn is_of_page(&self, task: &Work) -> bool {
+        let marks = &self.load.marks;
+        let (start, end) = (marks.dom_content_loaded_start, marks.dom_content_loaded_end);
+        let Some((start, end)) = start.or(end).zip(end.or(start)) else { return true };
+        task.start <= end.as_secs_f64() + TOLERANCE && task.end >= start.as_secs_f64() - TOLERANCE
     }
 
     /// The first frames wait for the parser and for the sheets; later ones have other causes.

@@ -243,6 +243,49 @@ fn round_trips_and_bytes_scale() {
 }
 
 #[test]
+fn the_end_of_an_image_in_svg_is_not_that_of_the_page() {
+    let mut load = load(&[]);
+    let object = |kind, loading, ended: u64| Request {
+        origin: format!("http://{ended}.example:80"),
+        kind,
+        loading,
+        initiator: Initiator::Parser { document: 0, line: Some(1), column: None },
+        times: times(65, [10, 10, ended - 85, 0]),
+        body: Size::from_bytes(5_000),
+        ..Request::default()
+    };
+    load.requests.push(object(Kind::Image, None, 160));
+    load.requests.push(object(Kind::Script, Some(Loading::Deferred), 180));
+    let task = |kind, start: u64, request| Task {
+        kind,
+        start: at(start),
+        end: at(start + 1),
+        request,
+        lines: None,
+    };
+    let content_loaded = TaskKind::Event(EventKind::DomContentLoaded);
+    load.tasks.truncate(1);
+    load.tasks.extend([
+        task(content_loaded, 162, None),
+        task(TaskKind::EvaluateScript, 182, Some(2)),
+        task(content_loaded, 184, None),
+        task(TaskKind::Event(EventKind::Load), 190, None),
+    ]);
+    load.marks = Marks {
+        dom_content_loaded_start: Some(at(184)),
+        dom_content_loaded_end: Some(at(185)),
+        load_event_end: Some(at(191)),
+        ..load.marks
+    };
+    let graph = Graph::of(&load);
+    let replay = graph.replay(&Change { cached: true, ..Change::default() });
+    let script = graph.tasks().position(|task| task.kind == TaskKind::EvaluateScript);
+    let (start, _) = replay.tasks[script.unwrap()];
+    // The parser ends 5 ms after its document is there.
+    assert!(start < at(20), "{start:?}");
+}
+
+#[test]
 fn thousands_of_objects_are_replayed() {
     let objects: Vec<Object> = (0..5_000)
         .map(|index| {
