@@ -124,6 +124,11 @@ pub struct Config {
     /// for a reader that takes the bytes in order. Credit that the server already has may exceed
     /// it. `None` for no limit.
     pub read_ahead: Option<u64>,
+    /// The same at the beginning, for a reader that judges the rate by the bytes it has got: while
+    /// one path brings bytes that lie behind those of another, it sees the rate of one. The limit
+    /// grows with half of the consumed bytes, up to [`Self::read_ahead`]. `None` for that limit from
+    /// the beginning on.
+    pub first_read_ahead: Option<u64>,
     pub metered: MeteredUse,
     /// Idle timeout of a request if another path is usable. Also the time that a doubtful first
     /// response waits for other paths.
@@ -165,6 +170,15 @@ pub struct Config {
     pub resume: Option<(Object, Ranges)>,
 }
 
+impl Config {
+    /// Bytes past these consumed ones up to which the object is requested; `None` for no limit.
+    pub(super) fn ahead_of(&self, consumed: u64) -> Option<u64> {
+        let most = self.read_ahead?;
+        let first = self.first_read_ahead.unwrap_or(most);
+        Some(first.max(consumed / 2).min(most))
+    }
+}
+
 impl Default for Config {
     /// MP-H2 over all paths; the times suit Wi-Fi and cellular networks.
     fn default() -> Self {
@@ -176,6 +190,7 @@ impl Default for Config {
             excerpt: None,
             stop_after: None,
             read_ahead: None,
+            first_read_ahead: None,
             metered: MeteredUse::Unlimited,
             stall_timeout: Span::from_secs(5),
             last_path_stall_timeout: Span::from_secs(20),

@@ -112,7 +112,7 @@ impl Fetch {
 
     /// Notes that the reader has taken every byte before `upto`.
     pub(super) fn on_consumed(&mut self, now: Time, upto: u64) {
-        let Some(ahead) = self.config.read_ahead else { return };
+        let Some(ahead) = self.config.ahead_of(upto) else { return };
         // The horizon moves in large steps because small ones lead to small requests. It moves at
         // once if the reader has taken all that exists.
         let next = upto.saturating_add(ahead);

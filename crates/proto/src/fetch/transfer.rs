@@ -87,7 +87,7 @@ impl Fetch {
             None => (ObjectState::Unknown { expected_length }, Ranges::new(), 1),
         };
         Self {
-            horizon: config.read_ahead.unwrap_or(u64::MAX),
+            horizon: config.ahead_of(0).unwrap_or(u64::MAX),
             config,
             phase: Phase::Opening,
             paths: BTreeMap::new(),

@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use manyways_proto::estimate::PathEstimate;
 use manyways_proto::fetch::{MeteredUse, Scheduler};
-use manyways_unit::{Rate, Size};
+use manyways_unit::{Rate, Size, Span};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
-use super::super::Client;
 use super::super::location::Origin;
 use super::super::path_estimates::MIN_BYTES;
 use super::super::report::{ClientError, PathReport, Report};
+use super::super::{Client, PathSpec};
 use super::Learn;
 
 /// Transfers at a time; later requests wait.
@@ -163,6 +163,7 @@ impl Pool {
             Learn::All => state.estimates.get(path).copied(),
             Learn::None | Learn::Size => None,
         });
+        client.config.first_read_ahead = Some(first_read_ahead(&client.paths).as_bytes());
         state.started += 1;
         let id = state.started;
         state.running.insert(id, (origin.clone(), false));
@@ -209,6 +210,16 @@ impl Pool {
     }
 }
 
+/// So far ahead of the player the networks may be at the beginning of an object: as far as they come in
+/// this time, if their rates are known. Players (those with the rule of dash.js) look after half a second
+/// whether a segment comes too slowly.
+fn first_read_ahead(paths: &[Arc<PathSpec>]) -> Size {
+    const TIME: Span = Span::from_millis(300);
+    const LEAST: Size = Size::from_kib(256);
+    let rate: Rate = paths.iter().filter_map(|path| Some(path.estimate?.rate)).sum();
+    rate.size_in(TIME).max(LEAST)
+}
+
 /// The estimate with which a path begins its next transfer. Short transfers show less than the
 /// estimates of `get` need, but here the next transfer follows within seconds.
 fn next_estimate(
@@ -227,9 +238,7 @@ fn next_estimate(
 
 #[cfg(test)]
 mod tests {
-    use manyways_unit::Span;
-
-    use super::super::super::{Location, PathSpec};
+    use super::super::super::Location;
     use super::*;
 
     #[test]
@@ -300,6 +309,19 @@ mod tests {
                 assert_eq!(pooled.unwrap().client.paths[0].estimate, second, "{learn:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_player_is_a_third_of_a_second_behind_the_networks() {
+        let path = |mbps: Option<u64>| {
+            let mut spec = PathSpec::from_address("wifi", [127, 0, 0, 1].into());
+            let rtt = Span::from_millis(30);
+            spec.estimate = mbps.map(|mbps| PathEstimate { rate: Rate::from_mbps(mbps), rtt });
+            Arc::new(spec)
+        };
+        let of = |all: [Option<u64>; 2]| first_read_ahead(&all.map(path)).as_bytes();
+        assert_eq!(of([Some(50), Some(30)]), 3_000_000);
+        assert_eq!((of([None, None]), of([Some(1), None])), (262_144, 262_144));
     }
 
     #[test]

@@ -49,6 +49,42 @@ fn a_fast_reader_costs_little_time() {
     assert!(simulation.requests().len() < 120, "{} requests", simulation.requests().len());
 }
 
+/// A player gives a segment up if it sees the rate of one network where there are two.
+#[test]
+fn a_reader_sees_the_rate_of_all_paths_early() {
+    const GRACE: Time = Time::from_millis(500);
+    const LENGTH: u64 = 2_500_000;
+    let links = [28, 65].map(|rtt| Link::new(Rate::from_mbps(5), Span::from_millis(rtt)));
+    // The least share of the arrived bytes that the reader has after a while, and the end.
+    let run = |first: Option<u64>| {
+        let config = Config {
+            length: Some(LENGTH),
+            read_ahead: Some(16 * MB),
+            first_read_ahead: first,
+            ..Config::default()
+        };
+        let mut simulation = Simulation::new(config, Server::of(LENGTH), &links);
+        let reader = Reader { pause: Span::ZERO, max_read: MB, consumed: 0, next: Time::ZERO };
+        simulation.reader = Some(reader);
+        let mut least = 1.0_f64;
+        let ended = loop {
+            if let Some(outcome) = simulation.step(Time::MAX) {
+                break outcome;
+            }
+            let consumed = simulation.reader.map_or(0, |reader| reader.consumed);
+            if simulation.now >= GRACE {
+                least = least.min(consumed as f64 / simulation.fetch.done().total() as f64);
+            }
+        };
+        assert_eq!(ended, RunOutcome::Done);
+        (least, simulation.now)
+    };
+    let (alone, fastest) = run(None);
+    let (together, ended) = run(Some(360_000));
+    assert!(alone < 0.6 && together > 0.7, "{alone}, {together}");
+    assert!(ended.as_secs_f64() < 1.1 * fastest.as_secs_f64(), "{ended}, {fastest}");
+}
+
 fn link() -> impl Strategy<Value = Link> {
     (20u64..5_000, 1u64..400, any::<bool>()).prop_map(|(kbps, rtt, multiplexed)| Link {
         multiplexed,
