@@ -127,7 +127,7 @@ pub struct Config {
     /// The same at the beginning, for a reader that judges the rate by the bytes it has got: while
     /// one path brings bytes that lie behind those of another, it sees the rate of one. The limit
     /// grows with half of the consumed bytes, up to [`Self::read_ahead`]. `None` for that limit from
-    /// the beginning on.
+    /// the beginning on, which also holds if a path cannot end responses early.
     pub first_read_ahead: Option<u64>,
     pub metered: MeteredUse,
     /// Idle timeout of a request if another path is usable. Also the time that a doubtful first

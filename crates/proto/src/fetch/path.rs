@@ -235,6 +235,10 @@ impl Fetch {
         multiplexed: bool,
         rtt: Option<Span>,
     ) {
+        // Each early end would cost a connection.
+        if !multiplexed && self.config.first_read_ahead.take().is_some() {
+            self.horizon = self.horizon.max(self.config.read_ahead.unwrap_or(u64::MAX));
+        }
         let Some(path) = self.paths.get_mut(&id) else { return };
         if !path.state.is_connecting() {
             return;

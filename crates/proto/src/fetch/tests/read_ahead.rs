@@ -55,15 +55,15 @@ fn a_reader_sees_the_rate_of_all_paths_early() {
     const GRACE: Time = Time::from_millis(500);
     const LENGTH: u64 = 2_500_000;
     let links = [28, 65].map(|rtt| Link::new(Rate::from_mbps(5), Span::from_millis(rtt)));
-    // The least share of the arrived bytes that the reader has after a while, and the end.
-    let run = |first: Option<u64>| {
+    // The least share of the arrived bytes that the reader has after a while, the end, and the requests.
+    let run = |first: Option<u64>, links: &[Link]| {
         let config = Config {
             length: Some(LENGTH),
             read_ahead: Some(16 * MB),
             first_read_ahead: first,
             ..Config::default()
         };
-        let mut simulation = Simulation::new(config, Server::of(LENGTH), &links);
+        let mut simulation = Simulation::new(config, Server::of(LENGTH), links);
         let reader = Reader { pause: Span::ZERO, max_read: MB, consumed: 0, next: Time::ZERO };
         simulation.reader = Some(reader);
         let mut least = 1.0_f64;
@@ -77,12 +77,16 @@ fn a_reader_sees_the_rate_of_all_paths_early() {
             }
         };
         assert_eq!(ended, RunOutcome::Done);
-        (least, simulation.now)
+        (least, simulation.now, simulation.requests().len())
     };
-    let (alone, fastest) = run(None);
-    let (together, ended) = run(Some(360_000));
+    let first = Some(360_000);
+    let (alone, fastest, _) = run(None, &links);
+    let (together, ended, _) = run(first, &links);
     assert!(alone < 0.6 && together > 0.7, "{alone}, {together}");
     assert!(ended.as_secs_f64() < 1.1 * fastest.as_secs_f64(), "{ended}, {fastest}");
+    // Where a response cannot end early, pieces at the beginning would cost connections.
+    let sequential = links.map(plain);
+    assert_eq!(run(first, &sequential), run(None, &sequential));
 }
 
 fn link() -> impl Strategy<Value = Link> {
