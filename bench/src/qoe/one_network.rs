@@ -12,7 +12,7 @@ use manyways_unit::{Rate, Span};
 use super::Qoe;
 use super::cells::OneNetwork;
 use super::plan::Cell;
-use super::play::{self, Film, Plays, link_option, listing, url, value, write_trace};
+use super::play::{self, Film, Plays, http_url, link_option, listing, value, write_trace};
 use crate::figures::{Figures, Record};
 use crate::shell::Shell;
 
@@ -41,9 +41,9 @@ pub const CONTENDERS: [&str; 11] = [
     CBA_CONTROLLED,
 ];
 
-/// Part of the bytes of full packets that is the film: without the headers of IP, TCP with timestamps and
-/// TLS.
-const GOODPUT: f64 = 1448.0 / 1500.0 * (16_384.0 / (16_384.0 + 22.0));
+/// Part of the bytes of full packets that is the film: without the headers of IP and of TCP with
+/// timestamps.
+const GOODPUT: f64 = 1448.0 / 1500.0;
 
 pub fn measure(
     qoe: &Qoe,
@@ -100,10 +100,8 @@ fn round_labs(
     dashjs: Option<&str>,
 ) -> Result<Vec<(Vec<&'static str>, Plays)>, DriveError> {
     let play = |via: &str, options: &str| {
-        let (url, film) = (url(false), film.options());
-        format!(
-            "\"$MANYWAYS\" probe video {url} --cacert authority.pem --via {via} --parallel {film} {options}\n"
-        )
+        let (url, film) = (http_url(), film.options());
+        format!("\"$MANYWAYS\" probe video {url} --via {via} --parallel {film} {options}\n")
     };
     let lab = |links, plays: Vec<(&'static str, String)>| {
         let (names, scripts) = plays.into_iter().unzip();

@@ -71,12 +71,13 @@ impl Film {
     pub fn prepare(&self, shell: &Shell<'_>) -> Result<Result<(), String>, DriveError> {
         let Self { ladder, duration, segment, .. } = self;
         let authority = Authority::new(shell.folder(), &[HOST])?;
-        for (name, port) in [(PLAIN, 443), (MPTCP, MPTCP_PORT)] {
+        let plain = [([0; 4], 80).into()];
+        for (name, port, plain) in [(PLAIN, 443, &plain[..]), (MPTCP, MPTCP_PORT, &[])] {
             let folder = shell.path(name);
             std::fs::create_dir_all(&folder).map_err(system("make a folder"))?;
             let config = ServerConfig {
                 root: shell.folder(),
-                plain: &[],
+                plain,
                 secure: &[([0; 4], port).into()],
                 authority: Some(&authority),
                 extra_config: "    access_log off;",
@@ -108,12 +109,17 @@ pub fn value(span: Span) -> String {
 const PLAIN: &str = "plain";
 const MPTCP: &str = "mptcp";
 
-/// The URL of the manifest at a server.
+/// The URL of the manifest at a server with TLS and HTTP/2.
 pub fn url(is_mptcp: bool) -> String {
     match is_mptcp {
         true => format!("https://{HOST}:{MPTCP_PORT}/{FILM}/film.mpd"),
         false => format!("https://{HOST}/{FILM}/film.mpd"),
     }
+}
+
+/// The same without TLS, and over HTTP/1.1.
+pub fn http_url() -> String {
+    format!("http://{HOST}/{FILM}/film.mpd")
 }
 
 /// The manifest with the lengths of the segments, as a file in the folder.
