@@ -45,6 +45,7 @@ mod existing_file;
 pub mod gateway;
 mod interface_watch;
 mod journal;
+pub(crate) mod learned;
 mod location;
 mod login;
 mod netrc;

@@ -17,7 +17,7 @@ use manyways_unit::{Size, Span};
 pub use self::browser::DashJs;
 pub use self::document::SessionDocument;
 pub(super) use self::document::VideoDocument;
-use self::playback::Playback;
+use self::playback::{Downloads, Playback};
 pub use self::report::{Carried, VideoReport};
 pub use self::source::{FilmFacts, RungFacts};
 use super::contract::{InvalidParameter, Probe, ProbeError, Run, Running, lookup};
@@ -106,18 +106,19 @@ impl Video {
             run.own_all_traffic();
         }
         run.spend(Self::OVERHEAD, Self::OVERHEAD)?;
-        let mut client = self.client(run)?;
+        let is_together = matches!(self.carriage, Carriage::Together { .. });
+        let mut downloads = Downloads::new(self.client(run)?, is_together);
         let mut report = VideoReport::default();
         let source =
-            source::read(run, &mut client, &self.url(), self.duration, &mut report).await?;
+            source::read(run, &mut downloads, &self.url(), self.duration, &mut report).await?;
         report.facts = source.facts.clone();
         run.report(Measurement::Video(report.clone()));
         match &self.played_by {
             FilmPlayer::Manyways => {
-                Playback::new(run, client, &source, &self.player, report).play().await
+                Playback::new(run, downloads, &source, &self.player, report).play().await
             }
             FilmPlayer::DashJs(dash) => {
-                drop(client);
+                drop(downloads);
                 report.protocol = None;
                 browser::play(self, dash, run, &source, report).await
             }

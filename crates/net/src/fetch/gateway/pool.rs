@@ -6,16 +6,15 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use manyways_proto::estimate::PathEstimate;
 use manyways_proto::fetch::{MeteredUse, Scheduler};
-use manyways_unit::{Rate, Size, Span};
+use manyways_unit::{Rate, Size};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
+use super::super::Client;
+use super::super::learned::Learned;
 use super::super::location::Origin;
-use super::super::path_estimates::MIN_BYTES;
-use super::super::report::{ClientError, PathReport, Report};
-use super::super::{Client, PathSpec};
+use super::super::report::{ClientError, Report};
 use super::Learn;
 
 /// Transfers at a time; later requests wait.
@@ -24,8 +23,6 @@ pub const MAX_TRANSFERS: usize = 6;
 pub const MAX_QUEUE_TIME: Duration = Duration::from_secs(30);
 /// Longest wait for a client whose last bytes are delivered, instead of one without connections.
 const MAX_WAIT_FOR_WARM: Duration = Duration::from_millis(500);
-/// A path that received less shows no rate.
-const MIN_MEASURED: Size = Size::from_bytes(50_000);
 
 /// Creates a client.
 pub(super) type MakeClient = dyn Fn() -> Result<Client, ClientError> + Send + Sync;
@@ -47,7 +44,7 @@ struct State {
     /// The transfers under way, and whether the player has the last byte.
     running: HashMap<u64, (Origin, bool)>,
     started: u64,
-    estimates: HashMap<String, PathEstimate>,
+    learned: Learned,
     ledger: Ledger,
 }
 
@@ -104,11 +101,9 @@ impl Pool {
         typed: &Origin,
     ) -> Result<Self, ClientError> {
         let first = make()?;
-        let known = first.paths.iter();
-        let estimates = known.filter_map(|path| Some((path.name.clone(), path.estimate?)));
         let scheduler = first.config.scheduler;
         let state = State {
-            estimates: estimates.collect(),
+            learned: Learned::of(&first),
             idle: vec![(first, typed.clone())],
             ledger: Ledger { left: metered },
             ..State::default()
@@ -159,11 +154,10 @@ impl Pool {
         let grant = state.ledger.grant();
         client.config.scheduler = if ignores_ranges { Scheduler::Single } else { self.scheduler };
         client.set_metered(grant);
-        client.set_estimates(|path| match self.learn {
-            Learn::All => state.estimates.get(path).copied(),
-            Learn::None | Learn::Size => None,
-        });
-        client.config.first_read_ahead = Some(first_read_ahead(&client.paths).as_bytes());
+        match self.learn {
+            Learn::All => state.learned.prepare(&mut client),
+            Learn::None | Learn::Size => Learned::default().prepare(&mut client),
+        }
         state.started += 1;
         let id = state.started;
         state.running.insert(id, (origin.clone(), false));
@@ -191,13 +185,7 @@ impl Pool {
         rates: &[(String, Rate)],
     ) {
         let mut state = self.state();
-        for path in &report.paths {
-            let rate = rates.iter().find(|(name, _)| *name == path.name).map(|(_, rate)| *rate);
-            let previous = state.estimates.get(&path.name).copied();
-            if let Some(estimate) = next_estimate(previous, path, rate) {
-                state.estimates.insert(path.name.clone(), estimate);
-            }
-        }
+        state.learned.observe(report, rates);
         state.ledger.settle(pooled.grant, report.metered);
         state.running.remove(&pooled.id);
         state.idle.push((pooled.client, origin.clone()));
@@ -210,35 +198,13 @@ impl Pool {
     }
 }
 
-/// So far ahead of the player the networks may be at the beginning of an object: as far as they come in
-/// this time, if their rates are known. Players (those with the rule of dash.js) look after half a second
-/// whether a segment comes too slowly.
-fn first_read_ahead(paths: &[Arc<PathSpec>]) -> Size {
-    const TIME: Span = Span::from_millis(300);
-    const LEAST: Size = Size::from_kib(256);
-    let rate: Rate = paths.iter().filter_map(|path| Some(path.estimate?.rate)).sum();
-    rate.size_in(TIME).max(LEAST)
-}
-
-/// The estimate with which a path begins its next transfer. Short transfers show less than the
-/// estimates of `get` need, but here the next transfer follows within seconds.
-fn next_estimate(
-    previous: Option<PathEstimate>,
-    path: &PathReport,
-    rate: Option<Rate>,
-) -> Option<PathEstimate> {
-    let rtt = path.rtt.or(previous.map(|previous| previous.rtt))?;
-    let rate = rate.filter(|_| path.bytes >= MIN_MEASURED);
-    // The average includes the start, and the estimate falls while a network is silent.
-    let average = (path.bytes >= MIN_BYTES).then_some(path.rate);
-    let measured = rate.max(average).filter(|rate| !rate.is_zero());
-    let rate = measured.or(previous.map(|previous| previous.rate))?;
-    Some(PathEstimate { rate, rtt })
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::super::Location;
+    use manyways_proto::estimate::PathEstimate;
+    use manyways_unit::Span;
+
+    use super::super::super::learned::tests::path;
+    use super::super::super::{Location, PathSpec};
     use super::*;
 
     #[test]
@@ -254,22 +220,6 @@ mod tests {
         assert_eq!((last.grant(), last.grant()), (limit(1), limit(0)));
         for whole in [MeteredUse::Unlimited, MeteredUse::Forbidden] {
             assert_eq!(Ledger { left: whole }.grant(), whole);
-        }
-    }
-
-    fn path(bytes: u64, rtt: Option<Span>) -> PathReport {
-        PathReport {
-            name: "wifi".into(),
-            metered: false,
-            limit_reached: false,
-            server: None,
-            protocol: None,
-            bytes: Size::from_bytes(bytes),
-            requests: 1,
-            rate: Rate::from_mbps(4),
-            rtt,
-            overshoot: Size::ZERO,
-            duplicate: Size::ZERO,
         }
     }
 
@@ -309,36 +259,5 @@ mod tests {
                 assert_eq!(pooled.unwrap().client.paths[0].estimate, second, "{learn:?}");
             }
         }
-    }
-
-    #[test]
-    fn a_player_is_a_third_of_a_second_behind_the_networks() {
-        let path = |mbps: Option<u64>| {
-            let mut spec = PathSpec::from_address("wifi", [127, 0, 0, 1].into());
-            let rtt = Span::from_millis(30);
-            spec.estimate = mbps.map(|mbps| PathEstimate { rate: Rate::from_mbps(mbps), rtt });
-            Arc::new(spec)
-        };
-        let of = |all: [Option<u64>; 2]| first_read_ahead(&all.map(path)).as_bytes();
-        assert_eq!(of([Some(50), Some(30)]), 3_000_000);
-        assert_eq!((of([None, None]), of([Some(1), None])), (262_144, 262_144));
-    }
-
-    #[test]
-    fn a_path_without_new_bytes_keeps_its_estimate() {
-        let (old, rtt) = (Span::from_millis(50), Span::from_millis(30));
-        let previous = PathEstimate { rate: Rate::from_mbps(9), rtt: old };
-        let next = |bytes, rtt, rate| {
-            let next = next_estimate(Some(previous), &path(bytes, rtt), rate).unwrap();
-            (next.rate, next.rtt)
-        };
-        let [four, six, nine] = [4, 6, 9].map(Rate::from_mbps);
-        assert_eq!(next(0, None, None), (nine, old));
-        assert_eq!(next(0, Some(rtt), Some(six)), (nine, rtt));
-        assert_eq!(next(100_000, Some(rtt), Some(six)), (six, rtt));
-        assert_eq!(next(100_000, Some(rtt), None), (nine, rtt));
-        assert_eq!(next(300_000, Some(rtt), None), (four, rtt));
-        assert_eq!(next_estimate(None, &path(0, Some(rtt)), None), None);
-        assert_eq!(next_estimate(None, &path(300_000, None), Some(six)), None);
     }
 }

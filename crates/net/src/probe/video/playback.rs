@@ -3,7 +3,7 @@
 use std::pin::pin;
 
 use manyways_model::qoe::player::{Config, Ending, Input, Output, Player};
-use manyways_unit::{Size, Span};
+use manyways_unit::{Rate, Size, Span};
 use manyways_wire::manifest::Resource;
 use tokio::sync::Notify;
 use tokio::time::sleep;
@@ -12,6 +12,7 @@ use super::super::contract::{ProbeError, Run};
 use super::super::report::Measurement;
 use super::report::VideoReport;
 use super::source::Source;
+use crate::fetch::learned::Learned;
 use crate::fetch::{Client, Event, Excerpt, Job, Report};
 
 /// Bytes of a request, with its packets.
@@ -24,13 +25,27 @@ pub(super) fn packets(body: Size) -> Size {
     Size::from_bytes(body.as_bytes() + (body.as_bytes() / 1_200 + 1) * 72)
 }
 
+/// The client that fetches the film.
+pub(super) struct Downloads {
+    client: Client,
+    /// For the next download over several networks.
+    learned: Option<Learned>,
+}
+
+impl Downloads {
+    pub(super) fn new(client: Client, is_together: bool) -> Self {
+        let learned = is_together.then(|| Learned::of(&client));
+        Self { client, learned }
+    }
+}
+
 /// Returns the bytes of a resource.
 ///
 /// # Errors
 /// It cannot be fetched, or is larger than `limit` bytes.
 pub(super) async fn fetch_all(
     run: &mut Run,
-    client: &mut Client,
+    downloads: &mut Downloads,
     resource: &Resource,
     limit: usize,
     report: &mut VideoReport,
@@ -38,7 +53,7 @@ pub(super) async fn fetch_all(
     let mut bytes = Vec::new();
     let stop = Notify::new();
     let mut is_too_large = false;
-    let ended = transfer(run, client, resource, None, report, &stop, |_, piece, _, _| {
+    let ended = transfer(run, downloads, resource, None, report, &stop, |_, piece, _, _| {
         is_too_large |= bytes.len() + piece.len() > limit;
         match is_too_large {
             true => stop.notify_one(),
@@ -60,7 +75,7 @@ pub(super) async fn fetch_all(
 /// Fetches a resource, and passes each piece to `on_piece`. The inner result is that of the download.
 async fn transfer(
     run: &mut Run,
-    client: &mut Client,
+    downloads: &mut Downloads,
     resource: &Resource,
     size: Option<Size>,
     report: &mut VideoReport,
@@ -75,14 +90,22 @@ async fn transfer(
     run.spend(REQUEST, REQUEST)?;
     let (mut protocol, mut redirected_to) = (None, None);
     let mut length = size;
+    let mut rates: Vec<(String, Rate)> = Vec::new();
+    if let Some(learned) = &downloads.learned {
+        learned.prepare(&mut downloads.client);
+    }
     let mut on_event = |event: Event<'_>| match event {
+        Event::Progress(progress) => {
+            let paths = progress.paths.iter();
+            rates = paths.filter_map(|path| Some((path.name.clone(), path.rate?))).collect();
+        }
         Event::Redirected(url) => redirected_to = Some(url.to_owned()),
         Event::Connected { protocol: used, .. } => protocol = Some(used.name()),
         _ => {}
     };
     let mut ended = None;
     {
-        let (mut body, transfer) = client.stream(&job, &mut on_event, stop.notified());
+        let (mut body, transfer) = downloads.client.stream(&job, &mut on_event, stop.notified());
         let mut transfer = pin!(transfer);
         let mut is_read = false;
         while !is_read || ended.is_none() {
@@ -107,6 +130,9 @@ async fn transfer(
         Ok(done) => (done, Ok(())),
         Err(error) => (*error.report.clone(), Err(error.to_string())),
     };
+    if let Some(learned) = &mut downloads.learned {
+        learned.observe(&done, &rates);
+    }
     note_paths(report, &done);
     Ok(result)
 }
@@ -122,7 +148,7 @@ fn note_paths(report: &mut VideoReport, done: &Report) {
 /// Plays a film.
 pub(super) struct Playback<'a> {
     run: &'a mut Run,
-    client: Client,
+    downloads: Downloads,
     source: &'a Source,
     player: Player,
     report: VideoReport,
@@ -135,14 +161,14 @@ pub(super) struct Playback<'a> {
 impl<'a> Playback<'a> {
     pub(super) fn new(
         run: &'a mut Run,
-        client: Client,
+        downloads: Downloads,
         source: &'a Source,
         config: &Config,
         report: VideoReport,
     ) -> Self {
         let player = Player::new(run.now(), source.film.clone(), config.clone());
         let is_initialized = vec![false; source.renditions.len()];
-        Self { run, client, source, player, report, is_initialized, failure: None }
+        Self { run, downloads, source, player, report, is_initialized, failure: None }
     }
 
     pub(super) async fn play(mut self) -> Result<(), ProbeError> {
@@ -197,7 +223,7 @@ impl<'a> Playback<'a> {
             let mut published = last;
             let ended = transfer(
                 self.run,
-                &mut self.client,
+                &mut self.downloads,
                 resource,
                 size,
                 &mut self.report,

@@ -5,9 +5,8 @@ use manyways_unit::{Rate, Span};
 use manyways_wire::manifest::{self, Container, Format, Listing, Rendition, Resource};
 
 use super::super::contract::{ProbeError, Run};
-use super::playback::fetch_all;
+use super::playback::{Downloads, fetch_all};
 use super::report::VideoReport;
-use crate::fetch::Client;
 
 /// Maximum size of an index of segments.
 const MAX_INDEX: usize = 4 << 20;
@@ -106,13 +105,13 @@ pub(super) struct Source {
 /// Fetches the manifest, and everything that it needs to name the segments.
 pub(super) async fn read(
     run: &mut Run,
-    client: &mut Client,
+    downloads: &mut Downloads,
     url: &str,
     duration: Span,
     report: &mut VideoReport,
 ) -> Result<Source, ProbeError> {
     let whole = Resource { url: url.to_owned(), range: None };
-    let bytes = fetch_all(run, client, &whole, manifest::MAX_LENGTH, report).await?;
+    let bytes = fetch_all(run, downloads, &whole, manifest::MAX_LENGTH, report).await?;
     let url = report.redirected_to.clone().unwrap_or_else(|| url.to_owned());
     let format = Format::of_content(&bytes).ok_or_else(|| {
         refused("it is neither an MPD of MPEG-DASH nor a playlist of HLS".to_owned())
@@ -120,7 +119,7 @@ pub(super) async fn read(
     let parsed = manifest::Film::parse(format, &bytes, &url);
     let mut parsed = parsed.map_err(|error| refused(error.to_string()))?;
     for rendition in &mut parsed.video {
-        complete(run, client, rendition, report).await?;
+        complete(run, downloads, rendition, report).await?;
     }
     if parsed.is_live() {
         return Err(refused("it is a live film, and only whole films can be played".to_owned()));
@@ -135,21 +134,21 @@ pub(super) async fn read(
 /// Fetches the index or the playlist of a rendition, if it has one.
 async fn complete(
     run: &mut Run,
-    client: &mut Client,
+    downloads: &mut Downloads,
     rendition: &mut Rendition,
     report: &mut VideoReport,
 ) -> Result<(), ProbeError> {
     match rendition.listing.clone() {
         Listing::Segments(_) => Ok(()),
         Listing::Index(resource) => {
-            let bytes = fetch_all(run, client, &resource, MAX_INDEX, report).await?;
+            let bytes = fetch_all(run, downloads, &resource, MAX_INDEX, report).await?;
             let end = resource.range.as_ref().map_or(0, |range| range.end);
             rendition.add_index(&bytes, end).map_err(|error| refused(error.to_string()))
         }
         Listing::Playlist(url) => {
             let whole = Resource { url: url.clone(), range: None };
             report.redirected_to = None;
-            let bytes = fetch_all(run, client, &whole, manifest::MAX_LENGTH, report).await?;
+            let bytes = fetch_all(run, downloads, &whole, manifest::MAX_LENGTH, report).await?;
             let url = report.redirected_to.take().unwrap_or(url);
             rendition.add_playlist(&bytes, &url).map_err(|error| refused(error.to_string()))
         }
