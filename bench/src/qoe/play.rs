@@ -139,16 +139,18 @@ pub struct Plays {
     pub scripts: Vec<String>,
 }
 
-/// Runs labs, some at a time, and returns the figures of each play.
+/// The figures of a play, or the reason why it failed.
+pub type Outcome = Result<Figures, String>;
+
+/// Runs labs, some at a time, and returns the outcome of each play.
 ///
 /// # Errors
-/// The inner one is the reason why a play failed.
-#[allow(clippy::type_complexity)]
+/// If a lab cannot be started, or a signal ends the whole benchmark.
 pub fn run(
     shell: &Shell<'_>,
     film: &Film,
     labs: &[Plays],
-) -> Result<Vec<Vec<Result<Figures, String>>>, DriveError> {
+) -> Result<Vec<Vec<Outcome>>, DriveError> {
     let numbered: Vec<(usize, &Plays)> = labs.iter().enumerate().collect();
     let timeout = film.duration * 3 + PATIENCE;
     side_by_side(&numbered, film.jobs, |(number, lab)| one(shell, *number, lab, timeout))
@@ -159,7 +161,7 @@ fn one(
     number: usize,
     lab: &Plays,
     timeout: Span,
-) -> Result<Vec<Result<Figures, String>>, DriveError> {
+) -> Result<Vec<Outcome>, DriveError> {
     let mut all = String::new();
     for (index, script) in lab.scripts.iter().enumerate() {
         let name = format!("lab{number}-{index}");
@@ -198,11 +200,11 @@ fn last_line(log: &Path) -> Option<String> {
 /// The output of `probe video --json`, also with `--simulate`.
 #[derive(Debug, Deserialize)]
 struct Document {
-    results: Vec<Outcome>,
+    results: Vec<Played>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Outcome {
+struct Played {
     video: Option<Session>,
     /// In virtual time.
     #[serde(flatten)]

@@ -23,7 +23,6 @@ const SYNCTHING_PORT: u16 = 8384;
 const PATIENCE: Span = Span::from_secs(30);
 
 /// The applications that are installed, and why the others are left out.
-#[allow(clippy::type_complexity)]
 pub fn prepare(shell: &Shell<'_>) -> Result<(Vec<Subject>, Vec<String>), DriveError> {
     let all: [(&str, Result<Subject, String>); COUNT] =
         [("DokuWiki", dokuwiki(shell)?), ("Syncthing", syncthing(shell)?)];
