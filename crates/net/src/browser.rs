@@ -75,7 +75,7 @@ impl BrowserError {
                 Some("let users make user namespaces, which the browser needs for its sandbox")
             }
             Self::Ended(_) | Self::Crashed | Self::Hung => {
-                Some("try the page in a window of this browser; it may lack memory")
+                Some("the browser may lack memory; try it in a window")
             }
             Self::Invalid(_) | Self::Refused { .. } => Some("use a Chromium of this year"),
             Self::Script(_) | Self::Io { .. } => None,

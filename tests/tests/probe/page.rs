@@ -7,7 +7,8 @@ use std::process::Command;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
-use manyways_tests::testbed::{PATIENCE, accept, eventually, eventually_gone};
+use manyways_rig::Authority;
+use manyways_tests::testbed::{Logged, PATIENCE, accept, eventually, eventually_gone};
 use manyways_tests::{Lab, Need, finish, folder, manyways, needs};
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -183,6 +184,26 @@ fn a_page_that_is_not_loaded_has_a_sentence_and_a_hint() {
         (&result["ending"], &result["page"]["runs"][0]["dialogs"]),
         (&"complete".into(), &2.into())
     );
+}
+
+#[test]
+fn an_untrusted_certificate_is_a_sentence() {
+    needs!(Need::All(&[NEEDS, Need::Command("openssl")]));
+    let lab = Lab::start(&["--link", "wifi:delay=1ms"]);
+    let folder = folder();
+    Authority::new(folder.path(), &["198.18.0.1"]).expect("a certificate");
+    let mut server = Command::new("openssl");
+    server.args(["s_server", "-www", "-accept", "198.18.0.1:443"]).current_dir(folder.path());
+    server.args(["-cert", "server.pem", "-key", "server.key"]);
+    let log = folder.path().join("server.log");
+    let server = lab.namespace(Some("origin")).run(|| Logged::start(log, &mut server));
+    server.says("ACCEPT");
+    let words = "manyways probe page https://198.18.0.1/ --json";
+    let result = results(&lab.device(words)).remove(0);
+    let sentence = "the page cannot be loaded: the browser does not trust the server's certificate";
+    assert_eq!(result["message"], sentence, "{result:#}");
+    let hint = result["hint"].as_str().unwrap_or_default();
+    assert!(hint.starts_with("let the user trust the certificate's authority"), "{result:#}");
 }
 
 #[test]

@@ -196,6 +196,36 @@ fn a_load_is_explained_and_predicted() {
 }
 
 #[test]
+fn a_page_of_5000_objects_is_explained() {
+    let events = events();
+    let picture = |event: &&Event| {
+        event.params["request"]["url"].as_str().is_some_and(|url| url.ends_with("picture.svg"))
+    };
+    let id = &events.iter().find(picture).unwrap().params["requestId"];
+    let copies = |event: &Event| -> Vec<Event> {
+        let number = if event.params["requestId"] == *id { 4_990 } else { 1 };
+        let copy = |number: usize| {
+            let mut copy = event.clone();
+            if number > 0 {
+                copy.params["requestId"] = json!(format!("copy {number}"));
+            }
+            copy
+        };
+        (0..number).map(copy).collect()
+    };
+    let events: Vec<Event> = events.iter().flat_map(copies).collect();
+    let (load, shown) = recorded(&events).load();
+    assert_eq!(load.requests.len(), 5_000);
+    let explained = Explanation::of(&load, &["cached".parse().unwrap()]).unwrap();
+    assert!(explained.predictions[0].load < explained.replayed.load);
+    // More replays would take too long.
+    assert_eq!(explained.slack.len(), 10);
+    assert_eq!(PageTimings::of(&load).objects, 5_000);
+    let archive = recorded(&events).archive(&load, &shown, &PageName::default(), false);
+    assert_eq!(archive.exchanges.len(), 5_000);
+}
+
+#[test]
 fn a_har_file_has_all_requests_and_reads_back() {
     let recorder = recording();
     let (load, shown) = recorder.load();
