@@ -29,9 +29,10 @@ use crate::report_file::{self, check_folder};
 /// Play a film without a screen, and measure what its user would see
 ///
 /// Plays MPEG-DASH or HLS with fragmented MP4, at the pace of a user: startup, bitrate, stalls. The
-/// pictures are fetched and not decoded; sound is not fetched. Every network plays the film alone, unless
-/// --transport or --scheduler lets all of them play it together. With --browser, a player in a headless
-/// Chromium plays it instead.
+/// pictures are fetched and not decoded; sound is not fetched. The probe ends with the last segment: the
+/// rest plays from the buffer, without the network. Every network plays the film alone, unless --transport
+/// or --scheduler lets all of them play it together. With --browser, a player in a headless Chromium plays
+/// it instead, to its end.
 #[derive(clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,

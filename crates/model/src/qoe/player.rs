@@ -254,6 +254,11 @@ impl Player {
         }
     }
 
+    /// When the playback ends, once nothing remains to be fetched.
+    pub fn plays_without_network_until(&self) -> Option<Time> {
+        matches!(self.loading, Loading::Done).then(|| self.next_wakeup())?
+    }
+
     /// Moves the loading on as far as it can be at `now`.
     fn load(&mut self, now: Time) {
         loop {

@@ -47,10 +47,12 @@ fn playback_starts_and_continues_at_its_levels() {
     assert_eq!(stalled.stalls[0].at, seconds(6.0));
     assert_eq!(stalled.stalls[0].position, Span::from_secs(4));
     assert_eq!(stalled.stalled(), Span::from_secs_f64(3.5));
+    assert_eq!(player.plays_without_network_until(), None);
     // The film has no more than this.
     arrive(&mut player, seconds(10.0));
     assert_eq!(player.poll(seconds(10.0)), None);
     assert_eq!(player.next_wakeup(), Some(seconds(16.0)));
+    assert_eq!(player.plays_without_network_until(), Some(seconds(16.0)));
     assert_eq!(player.poll(seconds(16.0)), Some(Output::Finished(Ending::Played)));
     let session = player.session(seconds(99.0));
     assert_eq!(session.ended, seconds(16.0));

@@ -172,8 +172,8 @@ impl<'a> Playback<'a> {
     }
 
     pub(super) async fn play(mut self) -> Result<(), ProbeError> {
+        let mut now = self.run.now();
         loop {
-            let now = self.run.now();
             match self.player.poll(now) {
                 Some(Output::Fetch { segment, rung }) => {
                     self.fetch(segment, rung).await?;
@@ -183,10 +183,16 @@ impl<'a> Playback<'a> {
                 Some(Output::Cancel) => {}
                 Some(Output::Finished(ending)) => return self.finish(ending),
                 None => {
+                    // The rest needs no network, so that its course is known.
+                    if let Some(end) = self.player.plays_without_network_until() {
+                        now = end;
+                        continue;
+                    }
                     let wakeup = self.player.next_wakeup().unwrap_or(now);
                     sleep(wakeup.since(now).into()).await;
                 }
             }
+            now = self.run.now();
         }
     }
 
