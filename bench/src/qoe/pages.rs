@@ -33,7 +33,7 @@ pub const GRAPH: &str = "graph of a load";
 /// Name of the far side.
 const HOST: &str = "origin.lab";
 /// Seconds of a load with the start and the end of the browser, and of the start of a lab.
-const LOAD_SECONDS: f64 = 2.2;
+const LOAD_SECONDS: f64 = 2.9;
 const LAB_SECONDS: f64 = 1.5;
 
 /// The compared property.
