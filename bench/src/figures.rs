@@ -21,6 +21,11 @@ impl Figures {
         Self { quantities: named.collect() }
     }
 
+    /// All of these figures, which have different names.
+    pub fn together(all: impl IntoIterator<Item = Self>) -> Self {
+        Self { quantities: all.into_iter().flat_map(|figures| figures.quantities).collect() }
+    }
+
     /// A run with these figures, or the reason why it failed.
     pub fn run(outcome: Result<Self, String>) -> Run<Self> {
         match outcome {

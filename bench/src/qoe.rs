@@ -114,9 +114,7 @@ impl Family for Qoe {
             Experiment::TwoNetworks(film, step) => {
                 two_networks::measure(self, cell, film, *step, record, progress)
             }
-            Experiment::Pages(part, of) => {
-                pages::measure(self, cell, (*part, of), record, progress)
-            }
+            Experiment::Pages(pages) => pages::measure(self, cell, pages, record, progress),
         }
     }
 

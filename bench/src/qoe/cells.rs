@@ -84,22 +84,16 @@ pub struct Pages {
     #[serde(deserialize_with = "parsed")]
     pub delay: Span,
     pub rounds: u32,
-    pub graph: KnownPages,
+    /// Seeds.
+    pub known: Vec<u64>,
     pub late: LateObjects,
     pub what_if: WhatIf,
 }
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct KnownPages {
-    pub seeds: Vec<u64>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct LateObjects {
-    pub seeds: Vec<u64>,
-    /// Of each page.
+    /// Of each known page.
     pub objects: usize,
     #[serde(deserialize_with = "parsed")]
     pub delay: Span,
@@ -109,7 +103,8 @@ pub struct LateObjects {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WhatIf {
-    pub seeds: Vec<u64>,
+    /// Number of known pages.
+    pub known: usize,
     pub rtt: f64,
     pub rate: f64,
 }

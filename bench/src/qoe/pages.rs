@@ -1,15 +1,17 @@
 //! Loads of pages in Chromium: the edges, the slack and the predictions of their graphs beside known edges
 //! and measured loads.
 //!
-//! [`known`] serves pages with known edges, [`load`] loads a page, [`lab`] runs loads in a lab, [`apps`]
-//! serves web applications, and each other module runs the experiment of its name.
+//! [`known`] serves pages with known edges, [`apps`] serves web applications, [`load`] loads a page, [`lab`]
+//! runs loads in a lab, and [`rounds`] runs all of them; [`edges`], [`late`] and [`what_if`] each compare
+//! what they are named after.
 
 mod apps;
-mod graph;
+mod edges;
 mod known;
 mod lab;
 mod late;
 mod load;
+mod rounds;
 mod what_if;
 
 use manyways_rig::cell::Run;
@@ -22,7 +24,7 @@ use super::plan::Cell;
 use crate::figures::{Figures, Record};
 use crate::shell::Shell;
 
-pub use self::graph::{F1, LEAST_F1};
+pub use self::edges::{F1, LEAST_F1};
 pub use self::known::{KnownPageServeArgs, known_page_serve};
 pub use self::late::{LATE_MEDIAN, LATE_MOST};
 pub use self::load::{KnownPageLoadArgs, known_page_load};
@@ -32,86 +34,38 @@ pub use self::what_if::{WHAT_IF_MEDIAN, WHAT_IF_MOST};
 pub const GRAPH: &str = "graph of a load";
 /// Name of the far side.
 const HOST: &str = "origin.lab";
-/// Seconds of a load with the start and the end of the browser, and of the start of a lab.
+/// Seconds of a load with the start and the end of the browser, of the start of a lab, and of the
+/// preparation of the applications.
 const LOAD_SECONDS: f64 = 2.9;
 const LAB_SECONDS: f64 = 1.5;
+const APPS_SECONDS: f64 = 8.0;
 
-/// The compared property.
-#[derive(Clone, Copy, Debug)]
-pub enum Part {
-    /// Edges with those of known pages.
-    Graph,
-    /// Predicted effects of late objects with measured ones.
-    Late,
-    /// Predicted loads over another network with measured ones.
-    WhatIf,
-}
-
-impl Part {
-    pub const ALL: [Self; 3] = [Self::Graph, Self::Late, Self::WhatIf];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Graph => "page-graph",
-            Self::Late => "page-late",
-            Self::WhatIf => "page-what-if",
-        }
-    }
-
-    pub fn title(self, pages: &Pages) -> String {
-        match self {
-            Self::Graph => format!("Edges of {} known pages", pages.graph.seeds.len()),
-            Self::Late => {
-                let objects = pages.late.seeds.len() * pages.late.objects;
-                format!("{objects} objects that come {} later", pages.late.delay)
-            }
-            Self::WhatIf => {
-                let (rtt, rate) = (pages.what_if.rtt, pages.what_if.rate);
-                format!("Round trip x {rtt}, rate x {rate}, and no network")
-            }
-        }
-    }
-
-    pub fn rounds(self, pages: &Pages) -> u32 {
-        if matches!(self, Self::Graph) { 1 } else { pages.rounds }
-    }
-
-    pub fn seconds(self, pages: &Pages, rounds: u32) -> f64 {
-        let rounds = f64::from(rounds);
-        let labs = |labs: usize, loads: usize| {
-            labs as f64 * LAB_SECONDS + (labs * loads) as f64 * LOAD_SECONDS
-        };
-        match self {
-            Self::Graph => labs(1, pages.graph.seeds.len()),
-            Self::Late => {
-                let seeds = pages.late.seeds.len();
-                labs(1, seeds) + rounds * labs(1, seeds * (pages.late.objects + 1))
-            }
-            Self::WhatIf => rounds * labs(4, pages.what_if.seeds.len() + apps::COUNT),
-        }
-    }
+/// Estimated duration.
+pub fn seconds(pages: &Pages, rounds: u32) -> f64 {
+    let known = pages.known.len();
+    let changed = what_if::COUNT * (pages.what_if.known + apps::COUNT);
+    let loads = known * (1 + pages.late.objects) + apps::COUNT + changed;
+    let labs = 1 + what_if::COUNT;
+    let of = |labs: usize, loads: usize| labs as f64 * LAB_SECONDS + loads as f64 * LOAD_SECONDS;
+    APPS_SECONDS + of(1, known) + f64::from(rounds) * of(labs, loads)
 }
 
 pub fn measure(
     qoe: &Qoe,
     cell: &Cell,
-    (part, pages): (Part, &Pages),
+    pages: &Pages,
     record: &mut Record,
     progress: &mut dyn FnMut(u32),
 ) -> Result<(), DriveError> {
     let shell = Shell::new(&qoe.tools)?;
-    let experiment = Loads { shell: &shell, pages, rounds: cell.rounds, seed: qoe.tools.seed };
-    let outcome = match part {
-        Part::Graph => graph::measure(&experiment, progress),
-        Part::Late => late::measure(&experiment, progress),
-        Part::WhatIf => what_if::measure(&experiment, &mut record.skipped, progress),
-    }?;
+    let loads = Loads { shell: &shell, pages, rounds: cell.rounds, seed: qoe.tools.seed };
+    let outcome = loads.measure(&mut record.skipped, progress)?;
     // All rounds together have one result.
     record.runs.push(Run { contender: GRAPH.to_owned(), ..Figures::run(outcome) });
     Ok(())
 }
 
-/// Parameters of all parts.
+/// Parameters of all loads.
 struct Loads<'a> {
     shell: &'a Shell<'a>,
     pages: &'a Pages,
@@ -127,6 +81,28 @@ impl Loads<'_> {
         let [down, up] = [down, up].map(|way| (way.as_bps() as f64 * rate) as u64);
         let delay = Span::from_secs_f64(delay.as_secs_f64() * rtt);
         format!("wan:down={down}bit,up={up}bit,delay={delay}")
+    }
+}
+
+/// A page that is loaded.
+struct Subject {
+    name: String,
+    /// Of a known page.
+    seed: Option<u64>,
+    /// Commands of its servers.
+    servers: Vec<String>,
+    /// A command before its loads.
+    before: String,
+    url: String,
+    /// The same from a server that takes no time.
+    prompt_url: String,
+}
+
+#[cfg(test)]
+impl Subject {
+    fn named(name: &str) -> Self {
+        let [before, url, prompt_url] = [(); 3].map(|()| String::new());
+        Self { name: name.to_owned(), seed: None, servers: Vec::new(), before, url, prompt_url }
     }
 }
 

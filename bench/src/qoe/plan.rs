@@ -24,7 +24,7 @@ pub enum Experiment {
     /// A film over two networks. Each round begins so much later in their traces.
     TwoNetworks(Film, Span),
     /// Loads of pages.
-    Pages(pages::Part, cells::Pages),
+    Pages(cells::Pages),
 }
 
 /// The cells in the order of their runs. Those without their pair of traces are left out. The number of
@@ -84,16 +84,12 @@ pub fn plan(
         }
     }
 
-    for part in pages::Part::ALL {
-        let pages = cells.pages.clone();
-        let capacity = CapacitySpec::Constant(pages.down);
-        let links = vec![link("wan", capacity, pages.up, pages.delay * 2)];
-        let title = format!("{}; {}", part.title(&pages), describe(&links[0]));
-        let rounds = part.rounds(&pages);
-        let (name, contenders) = (part.name(), vec![pages::GRAPH]);
-        let experiment = Experiment::Pages(part, pages);
-        all.push(cell('e', name, title, links, contenders, rounds, experiment));
-    }
+    let pages = cells.pages;
+    let capacity = CapacitySpec::Constant(pages.down);
+    let links = vec![link("wan", capacity, pages.up, pages.delay * 2)];
+    let title = format!("Known pages and applications in Chromium; {}", describe(&links[0]));
+    let (rounds, contenders) = (pages.rounds, vec![pages::GRAPH]);
+    all.push(cell('e', "pages", title, links, contenders, rounds, Experiment::Pages(pages)));
     Ok(all)
 }
 
@@ -125,12 +121,12 @@ fn cell(
 pub fn seconds(cell: &Cell) -> f64 {
     match &cell.setting {
         Experiment::None => 0.0,
-        Experiment::Sabre(_) => 40.0,
+        Experiment::Sabre(_) => 25.0,
         // Each round has three labs.
         Experiment::OneNetwork(film, _) | Experiment::TwoNetworks(film, _) => {
             let turns = (3 * cell.rounds as usize).div_ceil(film.jobs);
-            turns as f64 * (film.duration.as_secs_f64() + 8.0)
+            turns as f64 * (film.duration.as_secs_f64() + 2.0)
         }
-        Experiment::Pages(part, pages) => part.seconds(pages, cell.rounds),
+        Experiment::Pages(pages) => pages::seconds(pages, cell.rounds),
     }
 }

@@ -6,9 +6,8 @@ use manyways_rig::launch::DriveError;
 use manyways_rig::programs::program;
 use manyways_unit::Span;
 
-use super::HOST;
 use super::lab::Lab;
-use super::what_if::Subject;
+use super::{HOST, Subject};
 use crate::shell::Shell;
 
 /// Number of applications.
@@ -73,6 +72,7 @@ fn dokuwiki(shell: &Shell<'_>) -> Result<Result<Subject, String>, DriveError> {
     let used: String = used.map(|path| format!(" -o wiki.out '{}'", at(WIKI_PORT, path))).collect();
     let subject = Subject {
         name: "DokuWiki".to_owned(),
+        seed: None,
         servers: vec![
             "exec sh php.sh".to_owned(),
             "exec nginx -p . -e nginx.log -c \"$PWD/wiki.conf\"".to_owned(),
@@ -82,9 +82,7 @@ fn dokuwiki(shell: &Shell<'_>) -> Result<Result<Subject, String>, DriveError> {
         prompt_url: at(PROMPT_WIKI_PORT, page),
     };
     // Fills the caches of the wiki and of nginx.
-    let mut lab = Lab::new("wan:delay=0ms".to_owned());
-    lab.servers.clone_from(&subject.servers);
-    lab.before.push(subject.before.clone());
+    let mut lab = Lab::of("wan:delay=0ms".to_owned(), std::slice::from_ref(&subject));
     lab.loads.push(format!("--url '{}'", subject.prompt_url));
     let loaded = lab.run(shell)?.pop();
     Ok(loaded.unwrap_or_else(|| Err("it was not loaded".to_owned())).map(|_| subject))
@@ -132,6 +130,7 @@ fn syncthing(shell: &Shell<'_>) -> Result<Result<Subject, String>, DriveError> {
     );
     Ok(Ok(Subject {
         name: "Syncthing".to_owned(),
+        seed: None,
         servers: vec![serve],
         before: format!("curl -sf --retry 20 --retry-delay 1 --retry-connrefused -o gui {url}"),
         url: url.clone(),

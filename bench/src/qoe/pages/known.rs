@@ -57,6 +57,11 @@ pub fn url(page: &KnownPage, port: u16) -> String {
     format!("http://{HOST}:{port}{}", page.path(0))
 }
 
+/// The command of a server.
+pub fn serve(seed: u64, port: u16) -> String {
+    format!("exec \"$BENCH\" known-page-serve --seed {seed} --port {port}")
+}
+
 /// The responses by their path, each with the time before it.
 type Responses = HashMap<String, (Span, Vec<u8>)>;
 

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use manyways_rig::launch::DriveError;
 use manyways_unit::Span;
 
+use super::Subject;
 use super::load::Loaded;
 use crate::shell::Shell;
 
@@ -27,8 +28,14 @@ pub struct Lab {
 pub type Outcome = Result<Loaded, String>;
 
 impl Lab {
-    pub fn new(link: String) -> Self {
-        Self { link, servers: Vec::new(), before: Vec::new(), loads: Vec::new() }
+    /// A lab with the servers of these pages.
+    pub fn of(link: String, subjects: &[Subject]) -> Self {
+        Self {
+            link,
+            servers: subjects.iter().flat_map(|subject| subject.servers.iter().cloned()).collect(),
+            before: subjects.iter().map(|subject| subject.before.clone()).collect(),
+            loads: Vec::new(),
+        }
     }
 
     /// Runs all loads.

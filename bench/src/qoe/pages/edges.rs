@@ -2,38 +2,37 @@
 
 use std::collections::BTreeSet;
 
-use manyways_model::qoe::page::known::{KnownPage, ORIGINS};
-use manyways_rig::launch::DriveError;
+use manyways_model::qoe::page::known::KnownPage;
 
-use super::lab::Lab;
-use super::load::{Edge, kind_name};
-use super::{Loads, known};
+use super::load::{Edge, Loaded, kind_name};
 use crate::figures::Figures;
 
-pub const F1: &str = "F1, all pages";
-pub const LEAST_F1: &str = "F1, least page";
+pub const F1: &str = "F1, all loads";
+pub const LEAST_F1: &str = "F1, least load";
 
-/// Port of the first origin of the first page.
-const PORT: u16 = 8000;
+/// Edges of all loads of known pages.
+#[derive(Default)]
+pub struct Edges(Vec<Counts>);
 
-pub fn measure(
-    loads: &Loads<'_>,
-    progress: &mut dyn FnMut(u32),
-) -> Result<Result<Figures, String>, DriveError> {
-    let seeds = &loads.pages.graph.seeds;
-    let mut lab = Lab::new(loads.link(1.0, 1.0));
-    for (port, seed) in (PORT..).step_by(ORIGINS).zip(seeds) {
-        lab.servers.push(format!("exec \"$BENCH\" known-page-serve --seed {seed} --port {port}"));
-        lab.loads.push(format!("--url {}", known::url(&KnownPage::new(*seed), port)));
+impl Edges {
+    /// Adds loads of the page with a seed.
+    pub fn add(&mut self, seed: u64, loads: &[&Loaded]) {
+        let exist = true_edges(seed);
+        let of = |load: &&Loaded| Counts::of(&load.edges.iter().cloned().collect(), &exist);
+        self.0.extend(loads.iter().map(of));
     }
-    let outcomes = lab.run(loads.shell)?;
-    progress(1);
-    let counts = outcomes.into_iter().zip(seeds).map(|(outcome, seed)| {
-        let edges = outcome.map_err(|reason| format!("page {seed}: {reason}"))?.edges;
-        Ok(Counts::of(&edges.into_iter().collect(), &true_edges(*seed)))
-    });
-    let counts: Result<Vec<Counts>, String> = counts.collect();
-    Ok(counts.map(|counts| figures(&counts)))
+
+    pub fn figures(&self) -> Figures {
+        let all = self.0.iter().copied().fold(Counts::default(), Counts::plus);
+        let least = self.0.iter().map(|load| load.f1()).fold(1.0, f64::min);
+        Figures::of([
+            ("edges of the loads", all.exist),
+            ("precision", all.precision()),
+            ("recall", all.recall()),
+            (F1, all.f1()),
+            (LEAST_F1, least),
+        ])
+    }
 }
 
 fn true_edges(seed: u64) -> BTreeSet<Edge> {
@@ -83,18 +82,6 @@ impl Counts {
     }
 }
 
-fn figures(pages: &[Counts]) -> Figures {
-    let all = pages.iter().copied().fold(Counts::default(), Counts::plus);
-    let least = pages.iter().map(|page| page.f1()).fold(1.0, f64::min);
-    Figures::of([
-        ("edges of the pages", all.exist),
-        ("precision", all.precision()),
-        ("recall", all.recall()),
-        (F1, all.f1()),
-        (LEAST_F1, least),
-    ])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,9 +102,9 @@ mod tests {
     }
 
     #[test]
-    fn all_edges_count_alike_and_the_least_page_is_told() {
-        let page = |found, exist, right| Counts { found, exist, right };
-        let figures = figures(&[page(10.0, 10.0, 10.0), page(2.0, 2.0, 1.0)]).quantities;
+    fn all_edges_count_alike_and_the_least_load_is_told() {
+        let load = |found, exist, right| Counts { found, exist, right };
+        let figures = Edges(vec![load(10.0, 10.0, 10.0), load(2.0, 2.0, 1.0)]).figures().quantities;
         assert!((figures[F1] - 22.0 / 24.0).abs() < 1e-9);
         assert_eq!(figures[LEAST_F1], 0.5);
     }
