@@ -36,7 +36,7 @@ pub const GRAPH: &str = "graph of a load";
 const HOST: &str = "origin.lab";
 /// Seconds of a load with the start and the end of the browser, of the start of a lab, and of the
 /// preparation of the applications.
-const LOAD_SECONDS: f64 = 2.9;
+const LOAD_SECONDS: f64 = 2.8;
 const LAB_SECONDS: f64 = 1.5;
 const APPS_SECONDS: f64 = 8.0;
 

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use manyways_model::qoe::page::{Change, EdgeKind, Graph};
 use manyways_net::browser;
 use manyways_net::fetch::Location;
 use manyways_net::probe::{self, Measurement, Network, Page, PageRun, WhatIf};
 use manyways_sys::interface;
-use manyways_unit::Time;
+use manyways_unit::{Span, Time};
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpStream;
 
@@ -19,6 +19,13 @@ use super::known::Late;
 /// From one attempt to reach the server to the next, and all of them.
 const RETRY: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_secs(20);
+/// The processors have nothing to do if they were busy for less of a window, in all; and the longest wait
+/// for it.
+const WINDOW: Duration = Duration::from_millis(150);
+const BUSY: Duration = Duration::from_millis(40);
+const SETTLING: Duration = Duration::from_secs(5);
+/// Pages of this experiment fetch nothing after they have loaded.
+const QUIET: Span = Span::from_millis(200);
 
 /// Load a page once over the only network, and print the results of its graph as one line of JSON.
 #[derive(clap::Args)]
@@ -67,6 +74,7 @@ pub fn kind_name(kind: EdgeKind) -> Option<&'static str> {
 pub async fn known_page_load(args: &KnownPageLoadArgs) -> io::Result<()> {
     let location = Location::parse(&args.url).map_err(io::Error::other)?;
     reach(&location).await?;
+    settle().await?;
     let run = load(location).await?;
     let loaded = explained(&run, args).ok_or_else(|| io::Error::other("the page did not load"))?;
     println!("{}", serde_json::to_string(&loaded).map_err(io::Error::other)?);
@@ -86,11 +94,38 @@ async fn reach(location: &Location) -> io::Result<()> {
     reached.map_err(|_| io::Error::other("the server cannot be reached"))
 }
 
+/// Waits until the start of servers and the end of the browser before take no more time of processors.
+async fn settle() -> io::Result<()> {
+    let end = Instant::now() + SETTLING;
+    let mut before = busy()?;
+    loop {
+        tokio::time::sleep(WINDOW).await;
+        let now = busy()?;
+        if now.saturating_sub(before) < BUSY || Instant::now() >= end {
+            return Ok(());
+        }
+        before = now;
+    }
+}
+
+/// Time that all processors have worked since the start of the machine.
+fn busy() -> io::Result<Duration> {
+    /// Unit of the file.
+    const TICK: Duration = Duration::from_millis(10);
+    let text = std::fs::read_to_string("/proc/stat")?;
+    let first = text.lines().next().unwrap_or_default();
+    let times: Vec<u32> =
+        first.split_whitespace().skip(1).filter_map(|field| field.parse().ok()).collect();
+    // User, nice, system; then idle and waiting.
+    Ok(TICK * times.iter().take(3).sum::<u32>())
+}
+
 async fn load(location: Location) -> io::Result<Arc<PageRun>> {
     let mut usable = interface::list().map_err(io::Error::other)?;
     usable.retain(|one| one.usable.is_ok());
     let only = usable.pop().ok_or_else(|| io::Error::other("there is no usable network"))?;
     let mut page = Page::new(location);
+    page.quiet = QUIET;
     page.browser = Some(browser::find(None).map_err(io::Error::other)?);
     let (never, ignore) = (std::future::pending(), Arc::new(|_: &Measurement| {}));
     let report =

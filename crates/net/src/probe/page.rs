@@ -54,6 +54,8 @@ pub struct Page {
     pub max_bytes: Size,
     /// Time for each load, without that for the start of the browser.
     pub timeout: Span,
+    /// A load has ended after its load event and so much time without an open request.
+    pub quiet: Span,
     /// Conditions under which the load is predicted.
     pub what_ifs: Vec<WhatIf>,
 }
@@ -139,6 +141,7 @@ impl Page {
             runs: 1,
             max_bytes: Size::from_bytes(20_000_000),
             timeout: Span::from_secs(30),
+            quiet: Span::from_millis(500),
             what_ifs: Vec::new(),
         }
     }

@@ -17,8 +17,6 @@ use crate::probe::contract::{ProbeError, Run};
 
 /// The browser is busy with its own start for so long.
 const WARM_UP: Duration = Duration::from_millis(500);
-/// A load has ended after its load event and so much time without an open request.
-const QUIET: Duration = Duration::from_millis(500);
 /// A page that never is quiet has ended so long after its load event.
 const MAX_QUIET: Duration = Duration::from_secs(3);
 /// Time for the page's own times.
@@ -123,7 +121,13 @@ async fn watch(
     });
     browser.send_to_browser("Tracing.start", trace).await?;
     browser.post("Page.navigate", json!({"url": page.url()}));
-    let mut wait = Wait { recorder: &mut recorder, navigation: None, loaded: None, quiet: None };
+    let mut wait = Wait {
+        recorder: &mut recorder,
+        quiet_time: page.quiet.into(),
+        navigation: None,
+        loaded: None,
+        quiet: None,
+    };
     let limit = Instant::now() + Duration::from(page.timeout);
     let mut ticks = interval(INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -154,6 +158,7 @@ async fn watch(
 /// The events that a load still waits for.
 struct Wait<'a> {
     recorder: &'a mut Recorder,
+    quiet_time: Duration,
     /// Answer to the command to load the page.
     navigation: Option<Value>,
     loaded: Option<Instant>,
@@ -165,7 +170,7 @@ impl Wait<'_> {
     /// When the load has ended, if no event comes before.
     fn end(&self) -> Option<Instant> {
         let latest = self.loaded? + MAX_QUIET;
-        Some(self.quiet.map_or(latest, |quiet| latest.min(quiet + QUIET)))
+        Some(self.quiet.map_or(latest, |quiet| latest.min(quiet + self.quiet_time)))
     }
 
     fn handle(&mut self, event: &Event) -> Result<(), PageError> {
