@@ -185,7 +185,7 @@ fn films_of_one_file_are_played_by_ranges() {
     for (manifest, format) in [("/base.mpd", "dash"), ("/bytes.m3u8", "hls")] {
         let options = "--rule fixed:1 --buffer 60s";
         let result = results(&play(&lab, manifest, options).expect_success()).remove(0);
-        // The probe does not wait for the end of what is in the buffer.
+        // The probe does not wait until the buffer has played.
         assert!(number(&result["used"]["duration"]) < 30.0, "{result:#}");
         let video = &result["video"];
         assert_eq!((&video["format"], &video["complete"]), (&format.into(), &true.into()));
